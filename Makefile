@@ -14,6 +14,8 @@ SCHEDULES ?= 50
 CUTS ?= 200
 SPARK_CUTS ?= 20
 MINUTES ?=
+ONLY ?=
+JSON ?=
 SEED ?=
 COUNT ?= 200
 TIMES ?= 1
@@ -25,7 +27,7 @@ HEAVY := spark or system or faults
 HEAVY_FILES = $(sort $(shell grep -rlE 'mark\.(spark|system|faults)\b' tests --include='test_*.py'))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-fast test-faults test-power-cuts oracle examples coalescing migrations mutants fuzz simulate planted coverage lint format bench bench-peers profile clean
+.PHONY: help setup demo test test-fast test-faults test-power-cuts oracle examples coalescing migrations mutants fuzz simulate planted neighbours coverage lint format bench bench-peers profile clean
 .DELETE_ON_ERROR:
 
 help: ## Show this list
@@ -82,6 +84,9 @@ simulate: $(INSTALLED) ## A whole deployment in simulated time, by random schedu
 
 planted: $(INSTALLED) ## Faults planted from the mote to the publisher, one for each promise, and how soon a simulation finds each: [ONLY=text]
 	@$(BIN)/python -m tests.simulation.planted $(if $(ONLY),--only '$(ONLY)')
+
+neighbours: $(INSTALLED) ## An owner does its worst beside a victim, whose answers stay exact and in time: [ONLY=text] [SECONDS=n] [JSON=1]
+	@$(BIN)/python -m tests.neighbours $(if $(ONLY),--only '$(ONLY)') $(if $(SECONDS),--seconds '$(SECONDS)') $(if $(JSON),--json)
 
 coverage: $(INSTALLED) ## Lines and branches that the tests of test-fast leave out; fails below the floor in pyproject.toml
 	@$(BIN)/pytest -q -n auto -m 'not ($(HEAVY))' --cov

@@ -1,9 +1,10 @@
-"""Pathway as a peer: many filters in one dataflow, over the rows of a stream in CSV files.
+"""Pathway as a peer at its best: many filters in one dataflow, over rows in CSV files, answers thrown away.
 
-Run by `benchmarks/peers.py` with the Python of an environment that has `pathway`, once for each measurement: a process
-runs one dataflow. What it takes over an empty file is its start-up.
+It reads CSV four times as fast as it takes over a pandas table in memory. Run by `benchmarks/peers.py` with the Python
+of an environment that has `pathway`, once for each measurement: a process runs one dataflow. What it takes over a file
+without rows is its start-up.
 
-    python pathway_peer.py FOLDER SOURCE < conditions, one a line
+    python pathway_peer.py FOLDER < conditions, one a line
 """
 
 from __future__ import annotations
@@ -12,25 +13,20 @@ import json
 import re
 import sys
 import time
-from pathlib import Path
 
 
 def main() -> None:
-    """Measure one run, and print one JSON object: seconds, and rows answered."""
+    """Measure one run, and print one JSON object: the seconds."""
     import pathway as pw  # noqa: PLC0415 - in an environment of its own
 
-    folder, source, conditions = Path(sys.argv[1]), sys.argv[2], sys.stdin.read().splitlines()
-    schema = pw.schema_from_types(stamp=int, k=int, x=float)
+    folder, conditions = sys.argv[1], sys.stdin.read().splitlines()
     began = time.perf_counter()
-    readings = pw.io.csv.read(str(folder / source), schema=schema, mode="static")
-    answers = folder / "pathway" / source
-    answers.mkdir(parents=True, exist_ok=True)
-    for number, condition in enumerate(conditions):
-        pw.io.csv.write(readings.filter(_condition(readings, condition)), str(answers / f"q{number}.csv"))
+    schema = pw.schema_from_types(stamp=int, k=int, x=float)
+    readings = pw.io.csv.read(folder, schema=schema, mode="static")
+    for condition in conditions:
+        pw.io.null.write(readings.filter(_condition(readings, condition)))
     pw.run(monitoring_level=pw.MonitoringLevel.NONE)
-    took = time.perf_counter() - began
-    rows = sum(len(file.read_text().splitlines()) - 1 for file in answers.glob("*.csv") if file.stat().st_size)
-    print(json.dumps({"seconds": took, "answers": rows}))
+    print(json.dumps({"seconds": time.perf_counter() - began}))
 
 
 def _condition(readings, text: str):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN202 - types of Pathway's

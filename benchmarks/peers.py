@@ -1,10 +1,20 @@
-"""Other engines with many queries, over the same rows: Apache Flink SQL and Pathway, in environments of their own.
+"""Other engines with many queries over as many rows, each at its best; what each reads and writes is in the report.
 
-N filters, each for one row in a thousand, over two million rows: Fjord from its stream table to numbered rows on disk
-in the results table; Flink in one statement set, Pathway in one dataflow, both from CSV files to CSV files, which is
-what their packages read. Start-up is left out: Spark's session is warm, and of a peer's time over all rows, its time
-over no rows is subtracted. What was measured is written after each count of filters; a run of Flink's that does not
-end in ten minutes is given up, and says how many times as fast Fjord is at least.
+N filters, each for one row in a thousand, over two million rows:
+
+=============  ==============================  =================================  =====================================
+engine         reads                           writes                             time
+=============  ==============================  =================================  =====================================
+Fjord          its stream table on disk        numbered rows, on disk and synced  from the plan to the last answer
+Flink SQL      its own generator               nothing (blackhole)                net run time of the warm job
+Pathway        CSV files, its fastest input    nothing (null)                     less what it takes over no rows
+DuckDB         a table in memory               tables in memory                   one statement after the other
+plain PySpark  a cached table in memory        nothing (noop)                     one statement after the other, warm
+=============  ==============================  =================================  =====================================
+
+So the others do less: a ratio is a lower bound of what Fjord is faster by where answers have to be kept. A difference
+between two times that is smaller than their spreads is refused. A run of Flink's that does not end in ten minutes is
+given up, and says how many times as fast Fjord is at least.
 
     python benchmarks/peers.py [--quick] [--json]
 """
@@ -21,32 +31,44 @@ import time
 import venv
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 # In Spark's workers operators use one thread each.
 os.environ.setdefault("POLARS_MAX_THREADS", "1")
 sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parent)]
 
+import duckdb
 import polars as pl
 import typer
 from fjord_in_spark import FjordInSpark
-from hosted_dataflow import filter_queries, planned, readings
+from hosted_dataflow import KEYS, filter_queries, planned, readings
 from one_query import MAX_ROWS, STEP_US, VERSIONS
 from reports import keep_figures, write_report
 from rich.console import Console
+from rich.table import Table
 
 from cluster.spark.session import SessionSettings, open_session
 from cluster.spark.spark_log import SparkLog
 from cluster.storage.committed_results import CommittedResults
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 ROOT = Path(__file__).parents[1]
 PACKAGES = {"flink": "apache-flink>=2.3,<3", "pathway": "pathway"}
 COUNTS = (1, 32, 128, 1000)
 WARM_UPS = 2
 INSTALL_SECONDS, PROCESS_SECONDS, FLINK_RUN_SECONDS = 600, 3600, 600
-Measure = Callable[[Path, list[str], int], tuple[list[float], int]]
-"""Returns seconds, net, of each round, and how many rows were answered."""
+SMALLEST_SECONDS = 0.01
+READS_AND_WRITES = {
+    "fjord": {"reads": "its stream table on disk", "writes": "numbered rows, on disk and synced"},
+    "flink": {"reads": "its own generator", "writes": "nothing"},
+    "pathway": {"reads": "CSV files", "writes": "nothing"},
+    "duckdb": {"reads": "a table in memory", "writes": "tables in memory"},
+    "pyspark": {"reads": "a cached table in memory", "writes": "nothing"},
+}
 
 
 class PeerError(Exception):
@@ -69,11 +91,15 @@ class UnfinishedError(PeerError):
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What is measured: how many filters, how often, and over which files."""
+    """What is measured: how many filters over how many rows, and how often."""
 
-    folder: Path
+    rows: int
     count: int
     rounds: int
+
+
+Measure = Callable[[Asked, list[str]], list[float]]
+"""Returns the seconds of each round."""
 
 
 def main(
@@ -87,34 +113,32 @@ def main(
     """Other engines with many filters over the same rows."""
     rows, rounds, most = (rows // 10, 1, min(most, 32)) if quick else (rows, rounds, most)
     say = Console(stderr=True, quiet=as_json).print
-    report: dict[str, Any] = {"rows": rows, "rounds": rounds}
-    pythons = {}
-    for name, package in PACKAGES.items():
+    report: dict[str, Any] = {"rows": rows, "rounds": rounds, "engines": {"fjord": {**READS_AND_WRITES["fjord"]}}}
+    contenders: dict[str, Measure] = {}
+    for name, package in ({} if quick else PACKAGES).items():
         try:
-            pythons[name] = installed(name, package, say)
+            contenders[name] = partial(PEERS[name], installed(name, package, say))
         except PeerError as error:
             say(f"{name} is skipped: {error}")
-            report[f"{name}_skipped"] = str(error)
+            report["engines"][name] = {"skipped": str(error)}
     with tempfile.TemporaryDirectory(prefix="fjord-peers-") as temporary:
         folder = Path(temporary)
-        write_csv(folder, rows)
-        contenders: dict[str, Measure] = {}
-        if "flink" in pythons:
-            contenders["flink"] = lambda *asked: flink(pythons["flink"], *asked)
-        if "pathway" in pythons:
-            contenders["pathway"] = lambda *asked: pathway(pythons["pathway"], *asked)
+        given = readings(rows).select(pl.col("fjord_start_us").alias("stamp"), "k", "x")
+        given.write_parquet(folder / "rows.parquet")
+        contenders["duckdb"] = partial(duckdb_in_memory, given)
         spark = open_session(SessionSettings(), folder / "spark", SparkLog(folder / "spark.log"))
+        contenders["pyspark"] = partial(pyspark_in_memory, spark, folder / "rows.parquet")
         try:
             engine = stored(spark, folder / "fjord", rows)
-            for count in [each for each in COUNTS if each <= most] if contenders else []:
+            for count in [each for each in COUNTS if each <= most]:
                 say(f"{count} filters over {rows:,} rows")
-                compare(report, engine, contenders, Asked(folder, count, rounds), say)
+                compare(report, engine, contenders, Asked(rows, count, rounds), say)
                 keep_figures(report, "peers")
             engine.stop()
         finally:
             spark.stop()
-    compared = any(f"filters_over_{name}" in report for name in PACKAGES)
-    write_report(report, "peers", (lambda path: plot(report, path)) if compared else None, as_json=as_json)
+    show(report, say)
+    write_report(report, "peers", lambda path: plot(report, path), as_json=as_json)
 
 
 def compare(
@@ -124,26 +148,37 @@ def compare(
     asked: Asked,
     say: Callable[[str], None],
 ) -> None:
-    """Add to a report how many times as fast Fjord answers as each peer."""
-    count, texts = asked.count, filter_queries(asked.count)
+    """Add to a report how long each engine takes, and how many times as long as Fjord."""
+    count, texts = str(asked.count), filter_queries(asked.count)
     ours, answers = fjord(engine, texts, asked.rounds)
-    report.setdefault("fjord_s", {})[str(count)] = described(ours)
+    report.setdefault("answers", {})[count] = answers
+    report["engines"]["fjord"].setdefault("seconds", {})[count] = described(ours)
     for name, measure in list(contenders.items()):
+        own = report["engines"].setdefault(name, {**READS_AND_WRITES[name]})
         try:
-            theirs, answered = measure(asked.folder, [text.partition(" WHERE ")[2] for text in texts], asked.rounds)
+            theirs = measure(asked, [text.partition(" WHERE ")[2] for text in texts])
         except PeerError as error:
             say(f"{name} ends with {count} queries: {error}")
-            report[f"{name}_ended"] = f"with {count} queries: {error}"
+            own["ended"] = f"with {count} queries: {error}"
             if isinstance(error, UnfinishedError):
-                at_least = error.seconds / statistics.median(ours)
-                report[f"filters_over_{name}_at_least"] = {str(count): round(at_least, 2)}
-            del contenders[name]
+                own["times_fjord_at_least"] = {count: round(error.seconds / statistics.median(ours), 2)}
+                del contenders[name]
             continue
-        if answered != answers:
-            raise SystemExit(f"{count} filters: Fjord answers {answers} rows, {name} {answered}")
-        report.setdefault(f"{name}_net_s", {})[str(count)] = described(theirs)
-        ratio = statistics.median(theirs) / statistics.median(ours)
-        report.setdefault(f"filters_over_{name}", {})[str(count)] = round(ratio, 2)
+        own.setdefault("seconds", {})[count] = described(theirs)
+        own.setdefault("times_fjord", {})[count] = round(statistics.median(theirs) / statistics.median(ours), 2)
+
+
+def show(report: dict[str, Any], say: Callable[..., None]) -> None:
+    """Print all engines in one table, with what each reads and writes."""
+    counts = list(report["answers"])
+    table = Table("engine", "reads", "writes", *(f"{each} filters" for each in counts))
+    for name, found in report["engines"].items():
+        cells = []
+        for count in counts:
+            seconds, times = (found.get(key, {}).get(count) for key in ("seconds", "times_fjord"))
+            cells.append("" if seconds is None else f"{seconds['median']:.3f} s" + (f" ({times}x)" if times else ""))
+        table.add_row(name, found.get("reads", ""), found.get("writes", found.get("skipped", "")), *cells)
+    say(table)
 
 
 def described(seconds: list[float]) -> dict[str, Any]:
@@ -192,18 +227,6 @@ def reason_in(lines: list[str]) -> str:
     return (reasons or lines or ["no reason given"])[-1].strip()
 
 
-def write_csv(folder: Path, rows: int) -> None:
-    """Write the rows for peers, and files without rows; Pathway wants the names of columns, and Flink none."""
-    size = rows // VERSIONS
-    for header, below in ((False, folder), (True, folder / "named")):
-        (below / "rows").mkdir(parents=True)
-        (below / "nothing").mkdir()
-        (below / "nothing" / "0.csv").write_text("stamp,k,x\n" if header else "")
-        for number in range(VERSIONS):
-            part = readings(size, first=number * size).select(pl.col("fjord_start_us").alias("stamp"), "k", "x")
-            part.write_csv(below / "rows" / f"{number}.csv", include_header=header)
-
-
 def stored(spark: Any, folder: Path, rows: int) -> FjordInSpark:
     """Return a running engine that has the rows in its stream's table."""
     engine, size = FjordInSpark(spark, folder, max_rows=MAX_ROWS), rows // VERSIONS
@@ -229,7 +252,7 @@ def fjord(engine: FjordInSpark, texts: list[str], rounds: int) -> tuple[list[flo
     return seconds[WARM_UPS:], answers
 
 
-def flink(python: Path, folder: Path, conditions: list[str], rounds: int) -> tuple[list[float], int]:
+def flink(python: Path, asked: Asked, conditions: list[str]) -> list[float]:
     """Measure Flink.
 
     Raises
@@ -238,29 +261,85 @@ def flink(python: Path, folder: Path, conditions: list[str], rounds: int) -> tup
         If a run is given up.
     """
     script = Path(__file__).with_name("flink_peer.py")
-    command = [str(python), str(script), str(folder), str(rounds), str(FLINK_RUN_SECONDS)]
-    printed = _run(command, "\n".join(conditions), PROCESS_SECONDS)
-    found = json.loads(printed.splitlines()[-1])
+    command = [str(python), str(script), str(asked.rows), str(KEYS), str(asked.rounds), str(FLINK_RUN_SECONDS)]
+    found = json.loads(_run(command, "\n".join(conditions), PROCESS_SECONDS).splitlines()[-1])
     if "unfinished_s" in found:
         raise UnfinishedError(found["unfinished_s"])
-    nothing = statistics.median(found["nothing"])
-    return [seconds - nothing for seconds in found["rows"]], found["answers"]
+    return list(found["net"])
 
 
-def pathway(python: Path, folder: Path, conditions: list[str], rounds: int) -> tuple[list[float], int]:
-    """Measure Pathway."""
+def pathway(python: Path, asked: Asked, conditions: list[str]) -> list[float]:
+    """Measure Pathway.
+
+    Raises
+    ------
+    PeerError
+        If what it takes beyond its start-up is smaller than the spread of both.
+    """
     script = Path(__file__).with_name("pathway_peer.py")
 
-    def run(source: str) -> dict[str, Any]:
-        printed = _run(
-            [str(python), str(script), str(folder / "named"), source], "\n".join(conditions), PROCESS_SECONDS
-        )
-        result: dict[str, Any] = json.loads(printed.splitlines()[-1])
-        return result
+    def run(folder: Path) -> float:
+        printed = _run([str(python), str(script), str(folder)], "\n".join(conditions), PROCESS_SECONDS)
+        return float(json.loads(printed.splitlines()[-1])["seconds"])
 
-    nothing = statistics.median(run("nothing")["seconds"] for _ in range(rounds))
-    found = [run("rows") for _ in range(rounds)]
-    return [each["seconds"] - nothing for each in found], found[-1]["answers"]
+    with tempfile.TemporaryDirectory(prefix="fjord-pathway-") as temporary:
+        full, empty = Path(temporary) / "rows", Path(temporary) / "nothing"
+        for folder in (full, empty):
+            folder.mkdir()
+        rows = readings(asked.rows).select(pl.col("fjord_start_us").alias("stamp"), "k", "x")
+        rows.write_csv(full / "0.csv")
+        rows.clear().write_csv(empty / "0.csv")
+        nothing = [run(empty) for _ in range(asked.rounds)]
+        return net_of([run(full) for _ in range(asked.rounds)], nothing)
+
+
+def net_of(seconds: list[float], nothing: list[float]) -> list[float]:
+    """Return times less what they take over no rows.
+
+    Raises
+    ------
+    PeerError
+        If the difference is smaller than the spread of both: then nothing has been measured.
+    """
+    difference = statistics.median(seconds) - statistics.median(nothing)
+    spread = max(seconds) - min(seconds) + max(nothing) - min(nothing)
+    if difference <= max(spread, SMALLEST_SECONDS):
+        raise PeerError(f"{difference:.3f} s beyond its start-up are not more than the spread of {spread:.3f} s")
+    return [each - statistics.median(nothing) for each in seconds]
+
+
+def duckdb_in_memory(rows: pl.DataFrame, asked: Asked, conditions: list[str]) -> list[float]:
+    """Measure DuckDB over a table of its own in memory, into tables in memory."""
+    connection = duckdb.connect(config={"threads": os.cpu_count() or 1})
+    connection.register("given", rows.to_arrow())
+    connection.execute("CREATE TABLE readings AS SELECT stamp, k, x FROM given")
+    seconds = []
+    for _ in range(asked.rounds + WARM_UPS):
+        began = time.perf_counter()
+        for number, condition in enumerate(conditions):
+            connection.execute(
+                f"CREATE OR REPLACE TEMP TABLE q{number} AS SELECT stamp, k, x FROM readings WHERE {condition}"
+            )
+        seconds.append(time.perf_counter() - began)
+    connection.close()
+    return seconds[WARM_UPS:]
+
+
+def pyspark_in_memory(spark: SparkSession, rows: Path, asked: Asked, conditions: list[str]) -> list[float]:
+    """Measure plain PySpark over a cached table, with answers that are thrown away."""
+    table = spark.read.parquet(str(rows)).cache()
+    table.count()
+    seconds = []
+    for _ in range(asked.rounds + 1):
+        began = time.perf_counter()
+        for condition in conditions:
+            table.where(condition).write.format("noop").mode("overwrite").save()
+        seconds.append(time.perf_counter() - began)
+    table.unpersist()
+    return seconds[1:]
+
+
+PEERS = {"flink": flink, "pathway": pathway}
 
 
 def plot(report: dict[str, Any], path: Path) -> None:
@@ -271,9 +350,9 @@ def plot(report: dict[str, Any], path: Path) -> None:
     from matplotlib import pyplot as plt  # noqa: PLC0415
 
     figure, axes = plt.subplots(figsize=(6, 4))
-    for key in ("fjord_s", *(f"{name}_net_s" for name in PACKAGES)):
-        found = report.get(key, {})
-        axes.loglog([int(count) for count in found], [each["median"] for each in found.values()], "o-", label=key)
+    for name, engine in report["engines"].items():
+        found = engine.get("seconds", {})
+        axes.loglog([int(count) for count in found], [each["median"] for each in found.values()], "o-", label=name)
     axes.set(xlabel="filters", ylabel=f"seconds for {report['rows']:,} rows")
     axes.grid(alpha=0.3)
     axes.legend()

@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from protocols.command_line.options import DefaultCommandGroup, byte_size_option, duration_option, record_option
+from protocols.command_line.options import (
+    DefaultCommandGroup,
+    UsualValueCommand,
+    byte_size_option,
+    duration_option,
+    record_option,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -23,6 +29,9 @@ DEFAULT_WORLD, DEFAULT_MOTES, DEFAULT_STREAM = "traffic", 64, "traffic"
 MOST_MOTES = 100_000
 """As in :class:`firmware_sim.run_options.RunOptions`, which costs imports."""
 LONGEST_LIFETIME_US = 36_500 * 86_400_000_000
+LONGEST_PERIOD_US = 366 * 86_400_000_000
+"""As in :mod:`protocols.wire.frames`, which costs imports."""
+USUAL_PERIOD = "usual"
 
 
 @app.callback()
@@ -30,7 +39,13 @@ def motes() -> None:
     """Simulated motes: `run` them live, or ask what programs cost (`power`) and how long motes last (`lifetime`)."""
 
 
-@app.command()
+class RunCommand(UsualValueCommand):
+    """``fjord motes run``; ``--resample`` may stand without its period."""
+
+    usual = ("--resample", USUAL_PERIOD)
+
+
+@app.command(cls=RunCommand)
 def run(
     *,
     broker: Annotated[
@@ -74,6 +89,19 @@ def run(
     field: Annotated[
         list[str] | None,
         typer.Option(help="Column of a trace to replay, as NAME or NAME:UNIT; all others unless given."),
+    ] = None,
+    resample: Annotated[
+        int | None,
+        duration_option(
+            "--resample",
+            help="Sample a trace again, at this period unless a query has SAMPLE, or at the commonest of the trace: "
+            "a reading holds until the next one, and where one is missing a sample is NULL. Without this option a "
+            "trace is replayed as it is.",
+            shown_default=False,
+            least_us=1_000,
+            most_us=LONGEST_PERIOD_US,
+            usual=USUAL_PERIOD,
+        ),
     ] = None,
     speed: Annotated[
         float, typer.Option(min=0.001, max=1e6, help="How much faster than real time a trace runs.")
@@ -136,6 +164,7 @@ def run(
                 "--time-column": time_column is not None,
                 "--sensor-column": sensor_column is not None,
                 "--field": bool(field),
+                "--resample": resample is not None,
                 "--speed": speed != 1.0,
                 "--exit-at-end": exit_at_end,
             },
@@ -151,7 +180,8 @@ def run(
         proxy=proxy,
         world=world or DEFAULT_WORLD,
         motes=motes or DEFAULT_MOTES,
-        period_us=period,
+        period_us=period if trace is None else resample or None,
+        as_recorded=trace is not None and resample is None,
         seed=seed,
         trace=None if trace is None else str(trace),
         stream=stream or DEFAULT_STREAM,

@@ -16,6 +16,7 @@ from firmware_sim.air import Air
 from firmware_sim.mote.mote import USUAL_PRESET, Mote
 from firmware_sim.mote.mote_events import Announce, ControlReceived, Instruction, PowerOn, SendPacket, Wake, WakeAt
 from firmware_sim.mote.sample_clock import SampleClock
+from firmware_sim.phenomena.trace import Trace
 from firmware_sim.phenomena.worlds import Phenomenon
 from firmware_sim.power.battery import Battery
 from firmware_sim.power.meter import Meter
@@ -152,6 +153,7 @@ class Fleet:
                 meter=Meter(profile, settings.battery, temperature_c=settings.temperature_c),
                 lifetime_us=settings.lifetime_us,
                 replays=begins_us is not None,
+                recording=phenomenon.recording(place) if isinstance(phenomenon, Trace) else None,
                 sealed=sealed,
                 # A real mote keeps this counter; here each run continues after all before it.
                 boot=now_us // 1_000_000 if sealed else 0,

@@ -7,13 +7,18 @@ import math
 import statistics
 
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 
 from firmware_sim.lifetime.report import LifetimeReport
 from firmware_sim.power.power_report import PowerReport
 from protocols.power.component import named
+from protocols.power.estimate import NEVER_US
+from protocols.text.durations import format_duration
+from protocols.wire.programs import ListenSchedule
 
 SMALLEST_COST_DAYS = 0.05
+_NAME_WIDTH = 24
+"""Names of queries up to this long are on one line, however narrow the terminal."""
 
 
 def print_power(report: PowerReport, *, as_json: bool) -> None:
@@ -22,7 +27,10 @@ def print_power(report: PowerReport, *, as_json: bool) -> None:
         print_json(report.as_json())
         return
     console = Console(highlight=False, soft_wrap=True)
-    console.print(f"{report.profile.title}, program {report.question.program} at {report.rate_hz:g} Hz")
+    console.print(
+        f"{report.profile.title}, program {report.question.program} at {report.rate_hz:g} Hz, "
+        f"{_listening(report.program.listen)}"
+    )
     table = Table("component", "mW", "share", box=None)
     total = float(report.draw_mw.sum())
     for name, draw in named(report.draw_mw).items():
@@ -45,7 +53,7 @@ def print_lifetime(report: LifetimeReport, *, as_json: bool) -> None:
     console = Console(highlight=False, soft_wrap=True)
     outcome, first = report.outcome, report.first
     console.print(f"{report.fleet.name}: {len(outcome.motes)} motes, {outcome.days:g} days simulated")
-    groups = Table("group", "motes", "dead", "first dies after", "median", "mean mW", box=None)
+    groups = Table(Column("group", overflow="fold"), "motes", "dead", "first dies after", "median", "mean mW", box=None)
     for group in dict.fromkeys(mote.group for mote in report.fleet.motes):
         members = [place for place, mote in enumerate(report.fleet.motes) if mote.group == group]
         lives = [float(outcome.expected_days[place]) for place in members]
@@ -67,9 +75,10 @@ def print_lifetime(report: LifetimeReport, *, as_json: bool) -> None:
         f"({days_text(life / (1 + margin))} to {days_text(life * (1 + margin))} if the draw is off by {margin:.0%})"
     )
     console.print(f"because {report.why()}")
+    longest = max((len(each.name) for each in report.queries), default=0)
     queries = Table(
-        "query",
-        "asks for",
+        Column("query", overflow="fold", min_width=min(_NAME_WIDTH, longest)),
+        Column("asks for", overflow="fold"),
         "costs the first mote",
         "the median mote",
         "saves mW",
@@ -88,6 +97,12 @@ def print_lifetime(report: LifetimeReport, *, as_json: bool) -> None:
             f"{each.every_sample_mw:.4g}",
         )
     console.print(queries)
+
+
+def _listening(schedule: ListenSchedule) -> str:
+    if schedule.every_us >= NEVER_US:
+        return "never listening"
+    return f"listening {format_duration(schedule.for_us)} every {format_duration(schedule.every_us)}"
 
 
 def days_text(days: float) -> str:

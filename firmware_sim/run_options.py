@@ -11,7 +11,7 @@ from msgspec import Meta
 
 from firmware_sim.fleet import Fleet, FleetSettings, MakeFleetLink, radio_clock_us
 from firmware_sim.mote.mote import USUAL_PRESET
-from firmware_sim.phenomena.trace import Trace, TraceColumns
+from firmware_sim.phenomena.trace import Resampling, Trace, TraceColumns
 from firmware_sim.phenomena.worlds import Phenomenon, make_world
 from firmware_sim.power.batteries import find_battery
 from firmware_sim.radio.channel import read_faults
@@ -31,9 +31,12 @@ class RunOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     proxy
         The proxy that owns them.
     world, motes, period_us, seed
-        The generated world, for how many motes, and their usual sample period.
+        The generated world, for how many motes, and their usual sample period; or that of a resampled trace.
     trace, stream, time_column, sensor_column, fields
         A recorded world instead: the path of its file, and what its columns mean; fields as ``NAME`` or ``NAME:UNIT``.
+    as_recorded
+        Whether a trace is replayed with its own stamps and gaps. Logs of earlier versions do not say: it was sampled
+        again then.
     speed, hold_us, exit_at_end
         How a trace runs.
     seconds
@@ -58,6 +61,7 @@ class RunOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     time_column: str = "time"
     sensor_column: str = "sensor"
     fields: tuple[str, ...] = ()
+    as_recorded: bool = False
     speed: Annotated[float, Meta(ge=0.001, le=1e6)] = 1.0
     hold_us: int = 30_000_000
     exit_at_end: bool = False
@@ -120,4 +124,6 @@ def _phenomenon(options: RunOptions) -> Phenomenon:
         return make_world(options.world, motes=options.motes, seed=options.seed, default_period_us=options.period_us)
     units = {name: unit for name, _, unit in (text.partition(":") for text in options.fields)}
     columns = TraceColumns(options.time_column, options.sensor_column, units)
-    return Trace(Path(options.trace), columns=columns, stream=check_name(options.stream, "stream"))
+    resampling = None if options.as_recorded else Resampling(options.period_us)
+    stream = check_name(options.stream, "stream")
+    return Trace(Path(options.trace), columns=columns, stream=stream, resampling=resampling)

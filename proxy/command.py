@@ -11,6 +11,7 @@ import typer
 from protocols.command_line.options import byte_size_option, duration_option, record_option
 
 if TYPE_CHECKING:
+    from protocols.mqtt.messages import BrokerAddress
     from protocols.sealing.keys import PartKeys
     from protocols.sealing.seals import PartSeals
     from proxy.running.settings import ProxySettings
@@ -103,6 +104,13 @@ def proxy(
     metrics_port: Annotated[
         int | None, typer.Option(help="Port for Prometheus, on 127.0.0.1 only.", show_default="none")
     ] = None,
+    adopt: Annotated[
+        bool,
+        typer.Option(
+            "--adopt",
+            help="Use a data folder that was copied, restored or moved here, and whose original runs no more.",
+        ),
+    ] = False,
     record: Annotated[Path | None, record_option()] = None,
     record_size: Annotated[
         int, byte_size_option(help="Largest size of that log; the oldest goes first.", shown_default="64MiB")
@@ -147,7 +155,7 @@ def proxy(
         typer.echo(as_toml(settings))
         return
     keep_private()
-    _run(settings, broker_password(os.environ), record, record_size)
+    _run(settings, broker_password(os.environ), record, record_size, adopt=adopt)
 
 
 def _seals_of(keys: PartKeys, settings: ProxySettings, stores: Stores) -> PartSeals:
@@ -166,36 +174,44 @@ def _fitting(settings: ProxySettings) -> ProxySettings:
     return fitting(settings, disk_bytes(settings.folder))
 
 
-def _run(settings: ProxySettings, password: str | None, record: Path | None, record_size: int) -> None:
+def _checked_address(settings: ProxySettings, password: str | None) -> BrokerAddress:
+    import time
+
+    from protocols.security.tls import check_at_start
+
+    address = settings.broker_address(password)
+    if address.tls is not None:
+        check_at_start(address.tls, time.time())
+    return address
+
+
+def _run(settings: ProxySettings, password: str | None, record: Path | None, record_size: int, *, adopt: bool) -> None:
     import asyncio
     import contextlib
-    import time
 
     from protocols.recording.ticking_loop import TickingLoop
     from protocols.sealing.seals import PartSeals, load_part_keys
     from protocols.security.expiry import ExpiryCollector, files_to_watch, watched
-    from protocols.security.tls import check_at_start
     from proxy.drivers.settings import load_drivers
-    from proxy.running.link_interface import claim_of, mqtt_link
+    from proxy.running.link_interface import claim_of, mqtt_link, status_of
     from proxy.running.metrics import serve_metrics
     from proxy.running.recorded_run import begin_recording, run_on
     from proxy.running.service import ProxyService
     from proxy.storage.stores import open_stores
 
-    address = settings.broker_address(password)
-    if address.tls is not None:
-        check_at_start(address.tls, time.time())
+    address = _checked_address(settings, password)
     certificates = files_to_watch(broker=address.tls)
     drivers = load_drivers(Path(settings.drivers)) if settings.drivers else []
     keys = load_part_keys(Path(settings.keys), proxy=settings.name) if settings.keys else None
     with contextlib.ExitStack() as stack:
         stack.enter_context(watched(certificates))
         stores = stack.enter_context(
-            open_stores(settings.folder, settings.name, quarantine_entries=settings.quarantine_entries)
+            open_stores(settings.folder, settings.name, quarantine_entries=settings.quarantine_entries, adopt=adopt)
         )
         settings = _fitting(settings)
         seals = None if keys is None else _seals_of(keys, settings, stores)
         of_claim = None if keys is None else PartSeals(keys, settings.folder, purpose="claim")
+        own = status_of(settings.name, stores.spool.epoch)
         make_link = mqtt_link(address, silence_seconds=settings.broker_silence / 1e6, seals=seals)
 
         def began(service: ProxyService) -> None:
@@ -206,13 +222,13 @@ def _run(settings: ProxySettings, password: str | None, record: Path | None, rec
         async def run() -> None:
             stop = asyncio.Event()
             _stop_on_signals(stop.set)
-            async with claim_of(settings.name, stores.spool.epoch, address, stop.set, of_claim):
-                service = ProxyService(settings, stores, make_link, drivers=drivers)
+            async with claim_of(own, address, stop.set, of_claim):
+                service = ProxyService(settings, stores, make_link, drivers=drivers, began_us=own.since_us)
                 began(service)
                 await service.run(stop)
 
         async def check_name() -> None:
-            async with claim_of(settings.name, stores.spool.epoch, address, lambda: None, of_claim):
+            async with claim_of(own, address, lambda: None, of_claim):
                 pass
 
         if record is None:

@@ -33,6 +33,43 @@ class DataFolderInUseError(DataFolderError):
         self.folder = folder
 
 
+class DataFolderMovedError(DataFolderError):
+    """The data folder is a copy, or on another machine than before."""
+
+    def __init__(self, folder: Path, problem: str, hint: str) -> None:
+        super().__init__(problem, hint=hint)
+        self.folder = folder
+
+
+class NameSharedError(ProxyError):
+    """Another process runs with the name and the identity of this proxy."""
+
+    def __init__(self, proxy: str, identity: str) -> None:
+        super().__init__(
+            f"another process runs as proxy {proxy!r} with the same identity, {identity}, on a copy of this folder",
+            hint="stop one of them, or give it a --name and a fresh --data of its own",
+        )
+        self.proxy = proxy
+        self.identity = identity
+
+
+class ContestedError(ProxyError):
+    """The cluster has stored batches under this proxy's name that another process wrote."""
+
+    def __init__(self, folder: Path, proxy: str, stream: str, *, through: int, spooled: int) -> None:
+        super().__init__(
+            f"the cluster has stored batches of stream {stream!r} up to {through:,} under the name of proxy {proxy!r} "
+            f"that {folder} does not hold (its last is {spooled:,}): another proxy runs on a copy of this folder, or "
+            "this folder is older than what was sent",
+            hint="stop the other one if there is one, and go on here with a fresh --data; with a --name of its own, "
+            "too, if both are to run. This folder keeps what the cluster has not stored",
+        )
+        self.folder = folder
+        self.stream = stream
+        self.through = through
+        self.spooled = spooled
+
+
 class StoreError(ProxyError):
     """A file of the data folder cannot be used."""
 

@@ -275,7 +275,7 @@ def _estimate(node: Node, below: Sequence[Characteristics]) -> Estimate:
             return Estimate(flow, min(flow.valid_rows, most))
         case InOrder():
             rows = max((call.reach_rows for call in node.calls), default=0) * _combinations(node.keys)
-            reach_us = max((call.reach_us or 0 for call in node.calls), default=0)
+            reach_us = max((call.reach_us or call.until_us for call in node.calls), default=0)
             return Estimate(flow, rows + reach_us * flow.rate)
         case SemiJoin() | AntiJoin() | Zip() | StampJoin():
             return _pairs(node, flow, below[1])

@@ -57,13 +57,16 @@ class Parts:
         return child
 
     def start_cluster(self, *arguments: str, environment: Mapping[str, str] | None = None) -> Child:
-        """Start a cluster and wait until a new query does not have to wait for Spark."""
+        """Start a cluster and wait until a new query does not have to wait for Spark.
+
+        Its folder may be a kept one that was copied: no other parts are at this broker.
+        """
         port = self.api_address.rpartition(":")[2]
         child = self.children.start(
             "cluster",
             [
                 "cluster", "--broker", str(self.broker), "--data", str(self.folder / "cluster"),
-                "--api-port", port, *arguments,
+                "--api-port", port, "--adopt", *arguments,
             ],
             environment,
         )  # fmt: skip
@@ -76,7 +79,7 @@ class Parts:
         data = str(self.folder / f"proxy-{name}")
         return self.children.start(
             f"proxy-{name}",
-            ["proxy", "--broker", str(self.broker), "--name", name, "--data", data, *arguments],
+            ["proxy", "--broker", str(self.broker), "--name", name, "--data", data, "--adopt", *arguments],
         )
 
     def start_motes(self, proxy: str, *arguments: str) -> Child:

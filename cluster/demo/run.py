@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import deque
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +24,10 @@ from protocols.wire import topics
 from protocols.wire.catalog import decode_mote_entry
 
 PROXY = "roadside"
+BATTERY = "alkaline-aa-pair"
+"""Of each mote."""
+RATE_SECONDS = 20.0
+"""Packets are counted over so long: the proxy tells of its motes every ten seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +92,7 @@ def _start_parts(settings: DemoSettings, parts: Parts, console: Console) -> None
             if settings.trace is None
             else ["--trace", str(settings.trace), "--speed", str(settings.speed)]
         )
-        parts.start_motes(PROXY, *fleet)
+        parts.start_motes(PROXY, *fleet, "--battery", BATTERY)
         parts.wait_for_stream("traffic", proxy)
 
 
@@ -113,7 +118,8 @@ async def _show(  # noqa: PLR0917 - called once, with all parts of the demonstra
     receiving = asyncio.create_task(link.run(receive), name="results")
     drops = list(scenario.drops)
     began = time.monotonic()
-    seen_rows, seen_samples, seen_at, reported = 0, 0, began, began
+    seen_rows, seen_at, reported = 0, began, began
+    packets: deque[tuple[float, int]] = deque()
     with ExitStack() as stack:
         live = stack.enter_context(Live(console=console, refresh_per_second=4)) if console.is_terminal else None
         while (elapsed := time.monotonic() - began) < settings.duration_seconds:
@@ -130,10 +136,9 @@ async def _show(  # noqa: PLR0917 - called once, with all parts of the demonstra
             now = time.monotonic()
             if now - seen_at >= 2.0:  # noqa: PLR2004 - rates over two seconds
                 rows = sum(view.rows for view in state.queries.values())
-                samples = int((await asyncio.to_thread(client.status))["rows_stored"])
                 state.rows_per_second = (rows - seen_rows) / (now - seen_at)
-                state.samples_per_second = (samples - seen_samples) / (now - seen_at)
-                seen_rows, seen_samples, seen_at = rows, samples, now
+                state.packets_per_second = _rate(packets, now, state.mission.packets)
+                seen_rows, seen_at = rows, now
             if live is not None:
                 live.update(render(state))
             elif now - reported >= 5.0:  # noqa: PLR2004 - a line every five seconds
@@ -142,6 +147,15 @@ async def _show(  # noqa: PLR0917 - called once, with all parts of the demonstra
     if not console.is_terminal:
         console.print(f"-- {summary_line(state)}", highlight=False, soft_wrap=True)
     receiving.cancel()
+
+
+def _rate(counts: deque[tuple[float, int]], now: float, count: int) -> float:
+    """Add a count; return how much it has grown in a second, over the last while."""
+    counts.append((now, count))
+    while now - counts[0][0] > RATE_SECONDS:
+        counts.popleft()
+    since, before = counts[0]
+    return (count - before) / (now - since) if now > since else 0.0
 
 
 def _take(state: DemoState, message: Message, printer: Console | None) -> None:

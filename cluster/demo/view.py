@@ -11,11 +11,14 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
+from cluster.demo.mission import Mission, mission_of
 from cluster.demo.scenario import DemoQuery
 from protocols.text.durations import format_duration
 from protocols.wire.catalog import MoteEntry
 
 ROWS_SHOWN = 4
+FIELDS = ("speed", "flow")
+"""What the simulated motes measure."""
 
 
 @dataclass(slots=True)
@@ -35,9 +38,18 @@ class DemoState:
     queries: dict[str, QueryView]
     motes: dict[str, MoteEntry] = field(default_factory=dict)
     rows_per_second: float = 0.0
-    samples_per_second: float = 0.0
+    packets_per_second: float = 0.0
     seconds_left: float = 0.0
     note: str = ""
+
+    @property
+    def mission(self) -> Mission:
+        """What the motes do and draw."""
+        return mission_of(self.motes.values(), FIELDS)
+
+    def taken(self, mission: Mission) -> str:
+        """Return how much of what the motes see leaves them, in words."""
+        return f"{mission.samples_per_second:,.0f} samples/s taken, {self.packets_per_second:,.1f} packets/s sent"
 
     def rates(self) -> list[tuple[str, int]]:
         """Return how motes are sampling, and how many of them do so each way, most first."""
@@ -47,14 +59,16 @@ class DemoState:
 
 def render(state: DemoState) -> RenderableType:
     """Return the live view."""
+    mission = state.mission
     motes = Table("motes", "sampling", box=None, expand=False)
     for sampling, count in state.rates():
         motes.add_row(str(count), sampling)
     parts: list[RenderableType] = [
         Text(
-            f"{state.samples_per_second:,.0f} samples/s from {len(state.motes)} motes, "
-            f"{state.rows_per_second:,.1f} result rows/s, {state.seconds_left:.0f} s left   {state.note}"
+            f"{state.taken(mission)} by {len(state.motes)} motes, {state.rows_per_second:,.1f} result rows/s, "
+            f"{state.seconds_left:.0f} s left   {state.note}"
         ),
+        Text(mission.words),
         motes,
     ]
     for view in state.queries.values():
@@ -73,9 +87,8 @@ def row_text(message: dict[str, Any]) -> str:
 def summary_line(state: DemoState) -> str:
     """Return the state in one line, for output that is not a terminal."""
     rates = ", ".join(f"{count} {sampling}" for sampling, count in state.rates())
-    return (
-        f"{state.samples_per_second:,.0f} samples/s, {state.rows_per_second:,.1f} rows/s | motes: {rates or 'none yet'}"
-    )
+    mission, rows = state.mission, f"{state.rows_per_second:,.1f} rows/s"
+    return f"{state.taken(mission)}, {rows} | motes: {rates or 'none yet'} | {mission.words}"
 
 
 def _sampling(entry: MoteEntry) -> str:

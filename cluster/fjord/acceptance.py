@@ -2,6 +2,9 @@
 
 The rows made of one tuple, and in a second, are limited (see :mod:`cluster.fjord.made_rows`). The rows of one tuple are
 known before any tuple has come; those of a second, only once streams have a rate.
+
+So are the columns that aggregates keep of each group: merging one takes a processor some :data:`COLUMN_US` in each
+micro-batch, however few rows come, and a micro-batch is as long for all queries.
 """
 
 from __future__ import annotations
@@ -10,16 +13,21 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+import polars as pl
+
 from cluster.costs.partners import NO_SIZES, Sizes
 from cluster.errors import PlanError
+from cluster.fjord.aggregates import partial_columns
 from cluster.fjord.instantiation import subscribed_operator
-from cluster.fjord.made_rows import RowFlow, RowFlows, approximate, exact, known_at_rates
+from cluster.fjord.made_rows import NO_RATES, RowFlow, RowFlows, approximate, exact, known_at_rates, rates_text
+from cluster.fjord.node_operators import operator_of_node
 from cluster.fjord.scalars import compile_scalar
 from cluster.language.algebra import Node
+from cluster.language.columns import AggregateCall
 from cluster.language.quantities import written
 from cluster.physical.lowering import lower_alone
-from cluster.physical.nodes import Fragment, OperatorNode, PaneWindow, PhysicalPlan
-from cluster.physical.operations import Exchange, GroupedFilter, Lookup, Sink
+from cluster.physical.nodes import Fragment, OperatorNode, PaneWindow, PhysicalPlan, Subscriber
+from cluster.physical.operations import Exchange, GroupedFilter, Lookup, MergeAggregate, PaneAggregate, Sink
 from cluster.physical.successors import summed
 from cluster.physical.words import describe
 from cluster.plan.completeness import check_completeness
@@ -30,6 +38,12 @@ ROUND_US = (
     *(60_000_000, 600_000_000, 3_600_000_000, 86_400_000_000, 604_800_000_000),
 )
 """Usual lengths of slides."""
+COLUMN_US = 250
+"""What beginning and merging a column of an aggregate takes of a processor in a micro-batch of few rows."""
+COLUMNS_OF_VALUES = 4
+"""A column that keeps all values of its group, as a median does, takes about as long as so many others."""
+WINDOWS_OF_A_COLUMN = 16
+"""Merging the same columns for so many more windows takes about as long as the first."""
 
 
 class RowLimitError(PlanError):
@@ -43,18 +57,24 @@ class RowLimitError(PlanError):
         How to change the query.
     of_a_tuple
         Whether these are the rows of one tuple, or those of a second.
+    option
+        The option of the cluster with the limit.
     """
 
-    def __init__(self, message: str, *, way_out: str, of_a_tuple: bool) -> None:
-        option = "--max-rows-per-tuple" if of_a_tuple else "--max-rows-per-second"
+    def __init__(self, message: str, *, way_out: str, of_a_tuple: bool, option: str = "") -> None:
+        option = option or ("--max-rows-per-tuple" if of_a_tuple else "--max-rows-per-second")
         super().__init__(message, hint=f"{way_out}, or start the cluster with a higher {option}")
         self.way_out = way_out
         self.of_a_tuple = of_a_tuple
 
 
+class ColumnLimitError(PlanError):
+    """A query with which aggregates would keep more columns than allowed."""
+
+
 @dataclass(frozen=True, slots=True)
 class RowLimits:
-    """Limits on the number of rows.
+    """Limits on the number of rows, and of columns of aggregates.
 
     Parameters
     ----------
@@ -62,10 +82,16 @@ class RowLimits:
         Rows of one tuple, in any part of one query.
     per_second
         Rows of all queries together, without those that streams bring.
+    columns
+        Columns that aggregates of all queries together keep of each group, each as often as it is computed.
+    answers_per_second
+        Rows that one query answers, without as many as streams bring: each is stored and published.
     """
 
     per_tuple: int = 100_000
     per_second: int = 2_000_000
+    columns: int = 2_000
+    answers_per_second: int = 250_000
 
 
 def check_rows(
@@ -76,6 +102,7 @@ def check_rows(
     limits: RowLimits,
     *,
     sizes: Sizes = NO_SIZES,
+    demanded: Mapping[str, float] = NO_RATES,
 ) -> None:
     """Refuse a query that makes too many rows of a tuple, or with which a plan would make too many in a second.
 
@@ -91,6 +118,8 @@ def check_rows(
         The limits.
     sizes
         Of relations, by identity. What the query finds there counts; what others do, as one row for each tuple.
+    demanded
+        Tuples per second that streams will bring for the query, if it lets sensors sample faster.
 
     Raises
     ------
@@ -99,30 +128,102 @@ def check_rows(
     """
     alone = after.alone(query)
     _check_tuple(alone, limits, sizes)
-    made = made_per_second(after, tuples_per_second) + _made_of_relations(alone, tuples_per_second, sizes)
-    if made <= limits.per_second:
+    soon = {**tuples_per_second, **demanded}
+    made = made_per_second(after, tuples_per_second) + _made_besides(alone, tuples_per_second, soon, sizes)
+    rates = rates_text(alone, tuples_per_second, demanded)
+    without = 0.0 if made <= limits.per_second else made_per_second(before, tuples_per_second)
+    if made <= max(limits.per_second, without):
+        _check_answers(alone, limits, soon, sizes, rates)
         return
-    without = made_per_second(before, tuples_per_second)
-    if made <= without:
-        return
-    rates = ", ".join(
-        f"{stream} brings {tuples_per_second.get(stream, 0.0):,.0f} tuples per second"
-        for stream in sorted(alone.streams)
-    )
     raise RowLimitError(
         f"with this query the plan would make up to {made:,.0f} rows per second, {made - without:,.0f} of them for "
-        f"this query alone{_most_in(alone, tuples_per_second, sizes)} ({rates}); the limit is {limits.per_second:,}",
+        f"this query alone{_most_in(alone, soon, sizes)} ({rates}); the limit is {limits.per_second:,}",
         way_out="let its windows move in longer steps, make them shorter, join on columns that must be equal, "
         "aggregate before a join, drop other queries",
         of_a_tuple=False,
     )
 
 
-def _made_of_relations(alone: Fragment, tuples_per_second: Mapping[str, float], sizes: Sizes) -> float:
-    """Return how many more rows a query makes in a second than if each tuple found one row in a relation."""
-    if not any(isinstance(node.operation, Lookup) for node in alone.nodes):
+def check_columns(before: PhysicalPlan, after: PhysicalPlan, limit: int) -> None:
+    """Refuse a query with which the aggregates of a plan would keep too many columns.
+
+    Parameters
+    ----------
+    before, after
+        The plan without the query, and with it.
+    limit
+        For all queries together.
+
+    Raises
+    ------
+    ColumnLimitError
+        With the number of columns, the part for this query, what they take, and the limit.
+    """
+    kept = aggregate_columns(after)
+    if kept <= limit:
+        return
+    more = kept - aggregate_columns(before)
+    if more <= 0:
+        return
+    raise ColumnLimitError(
+        f"with this query the plan would compute {kept:,.0f} columns of aggregates, {more:,.0f} of them for this query "
+        f"alone; each takes about {COLUMN_US / 1000:g} ms of a processor in every micro-batch; the limit is {limit:,}",
+        hint="compute fewer aggregates, several columns from one (STDDEV(x) + 1, STDDEV(x) * 2), drop other queries, "
+        "or start the cluster with a higher --max-aggregate-columns",
+    )
+
+
+def share_of(subscriber: Subscriber, rows_per_second: float, limits: RowLimits) -> float:
+    """Return what one of several queries that share operators takes of them, beside others: a number to compare.
+
+    Its aggregates and the rows that it has answered, each as a part of its limit: how much an operator does for a
+    single query is not measured.
+
+    Parameters
+    ----------
+    subscriber
+        The query.
+    rows_per_second
+        What it has answered since it began, on average.
+    limits
+        The limits.
+    """
+    return _own_columns(subscriber.calls) / limits.columns + rows_per_second / limits.per_second
+
+
+def _own_columns(calls: tuple[AggregateCall, ...]) -> int:
+    return sum(COLUMNS_OF_VALUES if isinstance(each.type, pl.List) else 1 for each in partial_columns(calls))
+
+
+def aggregate_columns(plan: PhysicalPlan) -> float:
+    """Return how many columns the aggregates of a plan keep of each group, each as often as it is computed."""
+    return approximate(summed(plan, _exact_columns, {}))
+
+
+def _exact_columns(fragment: Fragment, tuples_per_second: Mapping[str, float]) -> int:
+    return exact(_aggregate_columns(fragment, tuples_per_second))
+
+
+@known_at_rates
+def _aggregate_columns(fragment: Fragment, _: Mapping[str, float]) -> float:
+    columns = 0.0
+    for node in fragment.nodes:
+        operation = node.operation
+        if isinstance(operation, MergeAggregate | PaneAggregate):
+            own = _own_columns(operation.calls)
+            shared = isinstance(operation, PaneAggregate)
+            windows = max(len(fragment.tally.windows), 1) if shared else 1
+            columns += own * (1 + (windows - 1) / WINDOWS_OF_A_COLUMN)
+    return columns
+
+
+def _made_besides(
+    alone: Fragment, tuples_per_second: Mapping[str, float], soon: Mapping[str, float], sizes: Sizes
+) -> float:
+    """Return how many more rows a query makes in a second than at the present rates, with one row of each relation."""
+    if soon == tuples_per_second and not any(isinstance(node.operation, Lookup) for node in alone.nodes):
         return 0.0
-    return made_by(alone, tuples_per_second, sizes) - made_by(alone, tuples_per_second)
+    return made_by(alone, soon, sizes) - made_by(alone, tuples_per_second)
 
 
 def _most_in(alone: Fragment, tuples_per_second: Mapping[str, float], sizes: Sizes) -> str:
@@ -146,6 +247,22 @@ def _check_tuple(alone: Fragment, limits: RowLimits, sizes: Sizes) -> None:
                 way_out=_way_out(node, flows.window_of(node), flow, limits),
                 of_a_tuple=True,
             )
+
+
+def _check_answers(
+    alone: Fragment, limits: RowLimits, tuples_per_second: Mapping[str, float], sizes: Sizes, rates: str
+) -> None:
+    brought = sum(tuples_per_second.get(stream, 0.0) for stream in alone.streams)
+    answers = RowFlows(alone, tuples_per_second, sizes).answers.per_second
+    if answers - brought > limits.answers_per_second:
+        raise RowLimitError(
+            f"the query would answer up to {answers:,.0f} rows per second ({rates}); the limit is "
+            f"{limits.answers_per_second:,} more than streams bring",
+            way_out="aggregate the pairs, filter first, or look tuples up by a column of which the relation has few "
+            "rows each",
+            of_a_tuple=False,
+            option="--max-answers-per-second",
+        )
 
 
 def _way_out(node: OperatorNode, window: PaneWindow | None, flow: RowFlow, limits: RowLimits) -> str:
@@ -188,7 +305,7 @@ def check_supported(node: Node) -> None:
     for each in fragment.nodes:
         spend()  # grouping sets have many operators, each with all aggregates
         if not isinstance(each.operation, Exchange | GroupedFilter | Sink):
-            subscribed_operator(each.operation, fragment)
+            operator_of_node(each, fragment)
     for subscriber in fragment.subscribers:
         for condition in filter(None, subscriber.conditions):
             compile_scalar(condition)  # a grouped filter does so with the first tuple

@@ -2,8 +2,9 @@
 
 A partial value is one or more columns. Merging partials of disjoint sets of tuples gives the partial of their union, so
 panes, partitions, proxies and motes can all begin an aggregate that the downstream dataflow finishes. No value is ever
-subtracted: sums of reals stay as exact as one addition after another. They are scaled down by a power of two, so
-that no partial sum can overflow: whether the whole sum does depends on the tuples, not on how they are cut.
+subtracted: sums of reals stay as exact as one addition after another. They are kept twice, once scaled down by a power
+of two, so that no partial sum can overflow (:mod:`cluster.fjord.scaled_reals`): whether the whole sum does depends on
+the tuples, not on how they are cut.
 
 Sums of integers wrap around as their arithmetic does. A result that is not a finite real is NULL.
 """
@@ -39,7 +40,7 @@ from cluster.fjord.partial_columns import (
 )
 from cluster.fjord.real_values import settled
 from cluster.fjord.scalars import POLARS_TYPES
-from cluster.fjord.scaled_reals import SCALE, mean_of
+from cluster.fjord.scaled_reals import SCALE, mean_of, mean_of_integers, mean_of_reals, sum_of, wrapped_sums
 from cluster.language.columns import AggregateCall
 from protocols.wire.batches import EXPECTED_COLUMN, MISSING_COLUMN, SAMPLES_COLUMN
 from protocols.wire.programs import Measure
@@ -90,21 +91,33 @@ def _count(call: AggregateCall) -> Halves:
 
 def _sum(call: AggregateCall) -> Halves:
     count = partial_column(call, "count", pl.Int64, argument_of(call).count(), measure=Measure.COUNT)
+    some = pl.col(count.name) > 0
     if call.type is FieldType.REAL:
-        total = _scaled_sum(call)
-        return (total, count), pl.when(pl.col(count.name) > 0).then(pl.col(total.name) / SCALE)
-    kind = POLARS_TYPES[call.type]
-    total = partial_column(
-        call, f"sum_{call.type.value}", kind, argument_of(call).cast(kind).sum(), measure=Measure.SUM
-    )
-    return (total, count), pl.when(pl.col(count.name) > 0).then(pl.col(total.name))
+        plain, scaled = _plain_sum(call), _scaled_sum(call)
+        return (plain, scaled, count), pl.when(some).then(sum_of(pl.col(plain.name), pl.col(scaled.name)))
+    total = _integer_sum(call)
+    return (total, count), pl.when(some).then(pl.col(total.name))
 
 
 def _average(call: AggregateCall) -> Halves:
-    total = _scaled_sum(call)
     count = partial_column(call, "count", pl.Int64, argument_of(call).count(), measure=Measure.COUNT)
-    mean = mean_of(pl.col(total.name), pl.col(count.name))
-    return (total, count), pl.when((pl.col(count.name) > 0) & pl.col(total.name).is_finite()).then(mean)
+    scaled = _scaled_sum(call)
+    counted, real = pl.col(count.name), pl.col(scaled.name)
+    if argument_type(call) is pl.Int64:
+        total = _integer_sum(call)
+        mean = mean_of_integers(pl.col(total.name), real, counted)
+    else:
+        total = _plain_sum(call)
+        mean = mean_of_reals(pl.col(total.name), real, counted)
+    return (total, scaled, count), pl.when((counted > 0) & real.is_finite()).then(mean)
+
+
+def _integer_sum(call: AggregateCall) -> PartialColumn:
+    return partial_column(call, INTEGER_SUM, pl.Int64, argument_of(call).cast(pl.Int64).sum(), measure=Measure.SUM)
+
+
+def _plain_sum(call: AggregateCall) -> PartialColumn:
+    return partial_column(call, PLAIN_SUM, pl.Float64, argument_of(call).cast(pl.Float64).sum(), measure=Measure.SUM)
 
 
 def _scaled_sum(call: AggregateCall) -> PartialColumn:
@@ -113,17 +126,34 @@ def _scaled_sum(call: AggregateCall) -> PartialColumn:
     return column if column.reported is None else replace(column, reported=column.reported * SCALE)
 
 
-SUM, SCALED_SUM = "sum_real", "scaled_sum"
-"""Names of sums of reals: unscaled, as earlier versions kept them, and scaled."""
+OLD_SUM, SCALED_SUM, PLAIN_SUM, INTEGER_SUM = "sum_real", "scaled_sum", "plain_sum", f"sum_{FieldType.INTEGER.value}"
+"""Names of sums: unscaled reals, as earlier versions kept them alone; scaled, and plain reals; integers."""
 
 
-def with_scaled_sums(saved: pl.DataFrame) -> pl.DataFrame:
-    """Return partial rows in this version's form, given rows that an earlier one may have saved."""
-    before = f"fjord_{SUM}("
+def with_present_sums(saved: pl.DataFrame, columns: Iterable[str]) -> pl.DataFrame:
+    """Return partial rows with the sums that this version keeps, given rows that an earlier one may have saved.
+
+    Parameters
+    ----------
+    saved
+        The rows.
+    columns
+        The names of the columns that are kept now. Those that no other column tells of stay missing.
+    """
+    before = f"fjord_{OLD_SUM}("
     sums = [name for name in saved.columns if name.startswith(before)]
-    return saved.with_columns(pl.col(name) * SCALE for name in sums).rename(
+    saved = saved.with_columns(pl.col(name) * SCALE for name in sums).rename(
         {name: f"fjord_{SCALED_SUM}({name.removeprefix(before)}" for name in sums}
     )
+    found = []
+    for name in set(columns) - set(saved.columns):
+        kept, _, words = name.partition("(")
+        scaled = f"fjord_{SCALED_SUM}({words}"
+        if scaled in saved.columns and kept == f"fjord_{PLAIN_SUM}":
+            found.append((pl.col(scaled) / SCALE).alias(name))
+        elif scaled in saved.columns and kept == f"fjord_{INTEGER_SUM}":
+            found.append(pl.col(scaled).map_batches(wrapped_sums, return_dtype=pl.Int64).alias(name))
+    return saved.with_columns(found)
 
 
 def _least(call: AggregateCall) -> Halves:

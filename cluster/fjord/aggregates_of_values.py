@@ -11,7 +11,15 @@ import polars as pl
 
 from cluster.errors import PlanError
 from cluster.fjord.partial_columns import Halves, PartialColumn, argument_of, argument_type, partial_name
-from cluster.fjord.scaled_reals import SCALE, between_values, different, mean_of, scaled
+from cluster.fjord.scaled_reals import (
+    between_values,
+    different,
+    mean_of_integers,
+    mean_of_reals,
+    once,
+    scaled,
+    sum_of,
+)
 from cluster.language.call_limits import LONGEST_TEXT
 from cluster.language.columns import AggregateCall
 from protocols.wire.streams import FieldType
@@ -85,16 +93,22 @@ def string_agg(call: AggregateCall) -> Halves:
 
 def distinct_sum(call: AggregateCall) -> Halves:
     """The sum of the different values."""
-    if call.type is not FieldType.REAL:
-        return of_values(call, lambda values: pl.when(values.list.len() > 0).then(different(values).list.sum()))
-    return of_values(call, lambda values: pl.when(values.list.len() > 0).then(scaled(values).list.sum() / SCALE))
+
+    def total(values: pl.Expr) -> pl.Expr:
+        plain = once(values).list.sum()
+        found = plain if call.type is not FieldType.REAL else sum_of(plain, scaled(values).list.sum())
+        return pl.when(values.list.len() > 0).then(found)
+
+    return of_values(call, total)
 
 
 def distinct_average(call: AggregateCall) -> Halves:
     """The mean of the different values."""
 
     def mean(values: pl.Expr) -> pl.Expr:
-        once = scaled(values)
-        return pl.when(values.list.len() > 0).then(mean_of(once.list.sum(), once.list.len()))
+        sums = once(values).list.sum(), scaled(values).list.sum()
+        count = different(values).list.len().cast(pl.Int64)
+        mean_of_all = mean_of_integers if argument_type(call) is pl.Int64 else mean_of_reals
+        return pl.when(values.list.len() > 0).then(mean_of_all(*sums, count))
 
     return of_values(call, mean)

@@ -14,6 +14,7 @@ from msgspec.structs import astuple
 from cluster.fjord.batch import ALWAYS, END, NEVER, START, Batch
 from cluster.fjord.instantiation import operator_of
 from cluster.fjord.kinds import CUT, ERROR, ROW, SINCE, UNTIL
+from cluster.fjord.lacking_answers import Lacking, Span, lacking, with_more
 from cluster.language.columns import QUERY_GROUP, VISIBLE_FROM
 from cluster.physical.mark_columns import MARKS, SIZE, SLIDE, SUPERSEDED_UNTIL
 from cluster.physical.nodes import Fragment, Subscriber
@@ -30,6 +31,30 @@ _BEGAN = "fjord_began"
 _SINCE, _UNTIL = "fjord_handed_since", "fjord_handed_until"
 _CUT_SINCE, _CUT_UNTIL = "fjord_cut_since", "fjord_cut_until"
 _HANDED = pl.Schema({_SINCE: pl.Int64, _UNTIL: pl.Int64, _CUT_SINCE: pl.Boolean, _CUT_UNTIL: pl.Boolean})
+
+
+@dataclass(frozen=True, slots=True)
+class Failures:
+    """Why operators failed.
+
+    Parameters
+    ----------
+    reasons
+        By fragment or query.
+    lost_us
+        The stamps of the rows that they were given and that are lost: nothing is if they only warn.
+    """
+
+    reasons: Mapping[str, str]
+    lost_us: Mapping[str, Span]
+
+    def of(self, owners: Sequence[str], subscriber: Subscriber) -> tuple[str | None, Lacking | None]:
+        """Return the reason for the first of these owners that has one, and what a subscriber lacks by it."""
+        for each in owners:
+            if (reason := self.reasons.get(each)) is not None:
+                lost = self.lost_us.get(each)
+                return reason, None if lost is None else lacking(reason, lost, subscriber.reach_us, subscriber.delay_us)
+        return None, None
 
 
 class Answers:
@@ -58,8 +83,15 @@ class Answers:
         self._clock = clock
         self._fragment = fragment
         self._tops = _tops(fragment.subscribers, keyed=keyed, identities=identities)
-        self._broken: dict[str, str] = {}
+        self._broken: dict[str, Lacking] = {}
         self._reported: dict[str, tuple[str, float]] = {}
+        self.unnamed: dict[str, Lacking] = {}
+        """By query: what lacks rows, and no error has named yet."""
+
+    @property
+    def queries(self) -> list[str]:
+        """The identities of the subscribers."""
+        return [each.identity for each in self._fragment.subscribers]
 
     def of(self, rows: pl.DataFrame) -> Iterator[pl.DataFrame]:
         """Yield answers: columns query, START, END, kind, row (JSON); each query's in the order of the rows."""
@@ -68,43 +100,59 @@ class Answers:
                 yield top.answers(rows)
             except Exception as error:  # noqa: BLE001 - one query's HAVING must not cost the others their answers
                 reason = str(error) if isinstance(error, FjordError) else f"{type(error).__name__}: {error}"
-                self._broken.update((subscriber.identity, reason) for subscriber in top.subscribers)
+                lost = Lacking(reason, *rows.select(pl.col(START).min(), pl.col(END).max()).row(0))
+                for each in top.subscribers:
+                    self._broken[each.identity] = with_more(self._broken.get(each.identity), lost)
 
     def errors(
-        self, here: Mapping[str, str], upstream: Mapping[str, str], bucket: int, buckets: int, at_us: int
+        self, here: Failures, upstream: Failures, bucket: int, buckets: int, at_us: int
     ) -> Iterator[pl.DataFrame]:
         """Yield the errors of queries that failed; the same error of a query once a minute, while it lasts.
+
+        An error holds for the answers that lack rows because of it, and for those since it was given last.
 
         Parameters
         ----------
         here
-            By fragment: why its operators in this bucket failed.
+            Of this fragment's operators in this bucket.
         upstream
-            By fragment or query: why it failed next to the scan; every bucket gets it.
+            Of those next to the scan, by fragment or query; every bucket gets it.
         bucket, buckets
             This bucket, and how many there are.
         at_us
-            The instant to give.
+            The instant to give where no rows were lost.
         """
         broken, self._broken = self._broken, {}
         before, self._reported = self._reported, {}
-        if not (broken or here or upstream):
+        if not (broken or here.reasons or upstream.reasons or self.unnamed):
             return
         for subscriber in self._fragment.subscribers:
-            if subscriber.until is not None and at_us >= subscriber.until.at_us:
-                continue  # another plan of the query answers these instants
             identity = subscriber.identity
-            reason = here.get(self._fragment.identity) or broken.get(identity)
+            if subscriber.until is not None and at_us >= subscriber.until.at_us:
+                self.unnamed.pop(identity, None)
+                continue  # another plan of the query answers these instants
+            owners = (self._fragment.identity,)
+            reason, lost = here.of(owners, subscriber)
+            if reason is None and identity in broken:
+                reason, lost = broken[identity].reason, broken[identity]
             if reason is None and subscriber.home(buckets) == bucket:
-                reason = upstream.get(identity) or upstream.get(self._fragment.identity)
-            if reason is None:
-                continue
+                reason, lost = upstream.of((identity, *owners), subscriber)
+            if lost is not None:
+                self.unnamed[identity] = with_more(self.unnamed.get(identity), lost)
             last = before.get(identity)
-            if last is not None and last[0] == reason and self._clock() - last[1] < REPEAT_SECONDS:
+            if reason is not None and last is not None and last[0] == reason and not self._is_due(last[1]):
                 self._reported[identity] = last
-            else:
+                continue
+            if reason is not None:
                 self._reported[identity] = (reason, self._clock())
+            named = self.unnamed.pop(identity, None)
+            if named is not None:
+                yield error_row(subscriber.query, named.reason, named.start_us, named.end_us)
+            elif reason is not None:
                 yield error_row(subscriber.query, reason, at_us)
+
+    def _is_due(self, reported: float) -> bool:
+        return self._clock() - reported >= REPEAT_SECONDS
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)
@@ -251,8 +299,8 @@ def _own_part(named: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def error_row(query: str, reason: str, at_us: int) -> pl.DataFrame:
-    """Return the row with the reason why a query has no answer at an instant."""
-    values = {"query": [query], START: [at_us], END: [at_us + 1], "kind": [ERROR]}
+def error_row(query: str, reason: str, at_us: int, until_us: int | None = None) -> pl.DataFrame:
+    """Return the row with the reason why answers of a query lack rows, or are missing, at an instant or until one."""
+    values = {"query": [query], START: [at_us], END: [at_us + 1 if until_us is None else until_us], "kind": [ERROR]}
     reasons = {"row": [msgspec.json.encode(reason).decode()]}
     return pl.DataFrame(values | reasons, schema_overrides={START: pl.Int64, END: pl.Int64})

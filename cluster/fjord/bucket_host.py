@@ -20,7 +20,8 @@ from typing import Protocol
 
 import polars as pl
 
-from cluster.fjord.bucket_state import HEADING, Store, Versions, read_versions, write_versions
+from cluster.fjord.at_work import LOADING, NOW
+from cluster.fjord.bucket_state import HEADING, Heading, Store, Versions, read_heading, write_heading
 from cluster.fjord.collecting import HostOutput
 from cluster.fjord.control import MicroBatchControl
 from cluster.fjord.counters import CounterReports, Counters, Totals
@@ -72,6 +73,8 @@ class BucketHost:
         A store of buckets whose operators have been made.
     key
         Distinguishes this host's buckets from others that are kept there.
+    most_value_bytes
+        A fragment that keeps a value larger than this is stopped; 0 for no limit.
     clock
         Seconds that only go forward: for how often errors are repeated, and counters are reported.
     """
@@ -84,8 +87,12 @@ class BucketHost:
         kept: Kept,
         *,
         key: tuple[Hashable, ...] = (),
+        most_value_bytes: int = 0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        self._most_value_bytes = most_value_bytes
+        self.too_large: dict[str, str] = {}
+        """Fragments that were stopped in the last micro-batch as they keep too much, and why."""
         self._fragments = fragments
         self._buckets = buckets
         self._tables = tables
@@ -100,6 +107,8 @@ class BucketHost:
         arrived: Mapping[str, Sequence[pl.DataFrame]],
         store: Store | None,
         upstream: Mapping[str, Totals] = MappingProxyType({}),
+        *,
+        stopped: Mapping[str, str] = MappingProxyType({}),
     ) -> HostOutput:
         """Feed one micro-batch to a bucket's operators and save what changed.
 
@@ -115,28 +124,44 @@ class BucketHost:
             The bucket's state; None if it is not saved: then the operators that were made are all there is.
         upstream
             The counters of operators next to the scans, if this bucket reports them.
+        stopped
+            By fragment: why it is not to be computed. It stays in the state that the store holds.
         """
         key = (*self._key, bucket)
         # It is kept again when all is saved: after an error the operators may stand anywhere.
         hosted = self._kept.pop(key, None) or HostedBucket(self._tables(), CounterReports(self._clock))
         hosted.tables.advance(control.relations)
-        versions = None if store is None else read_versions(store)
+        heading = Heading() if store is None else read_heading(store)
+        versions = heading.versions
         plan = self._fragments(control.epoch)
         if plan is not hosted.plan:
             here = [each for each in plan if each.in_bucket(bucket, self._buckets)]
             _follow(hosted, here, None if store is None else versions or {}, self._clock)
             hosted.plan = plan
         if store is not None:
-            _catch_up(hosted, versions, store)
-        found: list[pl.DataFrame] = []
-        for each in hosted.fragments.values():
-            found += each.run(control, arrived)
-            found += each.errors(control, bucket, self._buckets)
+            _catch_up(hosted, versions, store, stopped)
+            for identity, each in hosted.fragments.items():
+                each.unnamed = heading.unnamed.get(identity, {})
+        found: dict[str, list[pl.DataFrame]] = {}
+        for identity, each in hosted.fragments.items():
+            NOW.begin(identity, since=each.since)
+            found[identity] = [*each.run(control, arrived), *each.errors(control, bucket, self._buckets)]
         if store is not None:
-            _save(hosted, versions, store, new_plan=control.previous_epoch != control.epoch)
+            failed = {identity for identity, each in hosted.fragments.items() if each.failed}
+            new_plan = control.previous_epoch != control.epoch
+            now = _save(hosted, versions, store, new_plan=new_plan, most_bytes=self._most_value_bytes)
+            self.too_large = {}
+            for identity, each in hosted.fragments.items():
+                if each.stopped is not None and identity not in failed:
+                    # Its state stays as it was, so what it has answered would come again.
+                    self.too_large[identity] = each.stopped
+                    found[identity] = list(each.errors(control, bucket, self._buckets))
+            unnamed = {identity: lacks for identity, each in hosted.fragments.items() if (lacks := each.unnamed)}
+            if (now, unnamed) != heading:
+                write_heading(store, now, unnamed)
         hosted.reports.add(upstream)
         self._keep(key, hosted)
-        return HostOutput(found, _counters(hosted))
+        return HostOutput([answers for each in found.values() for answers in each], _counters(hosted))
 
     def _keep(self, key: tuple[Hashable, ...], hosted: HostedBucket) -> None:
         self._kept[key] = hosted
@@ -179,21 +204,28 @@ def _follow(
         hosted.reports.add(gone.take_counters())
 
 
-def _catch_up(hosted: HostedBucket, versions: Versions | None, store: Store) -> None:
+def _catch_up(hosted: HostedBucket, versions: Versions | None, store: Store, stopped: Mapping[str, str]) -> None:
     """Bring operators that have failed, or whose fragment was run elsewhere meanwhile, to the state of the store."""
     for identity, each in hosted.fragments.items():
+        NOW.begin(identity, LOADING, since=each.since)
         stored = None if versions is None else versions.get(identity)
+        if identity in stopped:
+            each.stopped, each.version = stopped[identity], stored
+            continue
         if versions is None or each.failed or each.version != stored:
             hosted.reports.add(each.take_counters())
             each.load(store if versions is None or stored is not None else None, stored)
 
 
-def _save(hosted: HostedBucket, versions: Versions | None, store: Store, *, new_plan: bool) -> None:
-    """Write what has changed, and remove the values of operators that a new plan does not have."""
+def _save(
+    hosted: HostedBucket, versions: Versions | None, store: Store, *, new_plan: bool, most_bytes: int
+) -> Versions:
+    """Write what has changed, and remove the values of operators that a new plan does not have; return the versions."""
     version = uuid.uuid4().bytes
     for each in hosted.fragments.values():
         if not each.failed:
-            each.save(store, version, new_plan=new_plan)
+            NOW.begin(each.fragment.identity, since=each.since)
+            each.save(store, version, new_plan=new_plan, most_bytes=most_bytes)
         if versions is None and each.version is None:
             each.version = version  # of the values that it had before there were versions
     now = {identity: each.version for identity, each in hosted.fragments.items() if each.version is not None}
@@ -202,8 +234,7 @@ def _save(hosted: HostedBucket, versions: Versions | None, store: Store, *, new_
         for name in set(store.names()) - names:
             store.remove(name)
     hosted.outgrown = False
-    if now != versions:
-        write_versions(store, now)
+    return now
 
 
 def _counters(hosted: HostedBucket) -> Counters:

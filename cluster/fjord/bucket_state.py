@@ -7,11 +7,13 @@ finds out from the heading alone, which is one short value, whether they are in 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Protocol
+from types import MappingProxyType
+from typing import NamedTuple, Protocol
 
 import msgspec
 import polars as pl
 
+from cluster.fjord.lacking_answers import Lacking, Unnamed
 from cluster.fjord.operator import State
 from cluster.language.columns import QUERY_GROUP
 from cluster.physical.mark_columns import RIGHT
@@ -43,21 +45,44 @@ class Store(Protocol):
         ...
 
 
+_UNNAMED = ""
+"""What lacks rows is in the heading as the version of a fragment of this name, which no fragment has."""
+
 Versions = Mapping[str, bytes]
 """By identity of a fragment: the version of its values. A fragment without one has no values in the store."""
 
 
-def read_versions(store: Store) -> Versions | None:
-    """Return the versions in a store's heading; None if it has none that this version of the program knows."""
+class Heading(NamedTuple):
+    """The heading of a store.
+
+    Parameters
+    ----------
+    versions
+        The versions of its values; None if it has none that this version of the program knows.
+    unnamed
+        By fragment: which answers lack rows, as no error has named yet.
+    """
+
+    versions: Versions | None = None
+    unnamed: Mapping[str, Unnamed] = MappingProxyType({})
+
+
+def read_heading(store: Store) -> Heading:
+    """Return a store's heading."""
     found = store.get(HEADING)
     if found is None or not found.startswith(_BEGINS):
-        return None
-    return msgspec.msgpack.decode(found[len(_BEGINS) :], type=dict[str, bytes])
+        return Heading()
+    versions = msgspec.msgpack.decode(found[len(_BEGINS) :], type=dict[str, bytes])
+    unnamed = versions.pop(_UNNAMED, None)
+    if unnamed is None:
+        return Heading(versions)
+    return Heading(versions, msgspec.msgpack.decode(unnamed, type=dict[str, dict[str, Lacking]]))
 
 
-def write_versions(store: Store, versions: Versions) -> None:
+def write_heading(store: Store, versions: Versions, unnamed: Mapping[str, Unnamed]) -> None:
     """Write the heading."""
-    store.put(HEADING, _BEGINS + msgspec.msgpack.encode(versions))
+    found = {**versions, **({_UNNAMED: msgspec.msgpack.encode(unnamed)} if unnamed else {})}
+    store.put(HEADING, _BEGINS + msgspec.msgpack.encode(found))
 
 
 def without_dropped_groups(state: State, groups: frozenset[int]) -> State:

@@ -13,6 +13,7 @@ from cluster.fjord.kinds import ERROR
 from cluster.fjord.seams import fused
 
 _NUMBER = "fjord_number"
+_FIRST, _LAST = "fjord_first", "fjord_last"
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,9 +76,28 @@ def in_order(answers: Iterable[pl.DataFrame]) -> pl.DataFrame:
         )
     # Each piece is in order already; between them the sort decides, the same way at every replay.
     rows = fused(pl.concat(pieces))
-    if (rows["kind"] == ERROR).any():  # every part of a micro-batch may report the same
-        rows = rows.filter((pl.col("kind") != ERROR) | pl.struct("query", "kind", "row").is_first_distinct())
+    if (rows["kind"] == ERROR).any():
+        rows = _errors_once(rows)
     if rows.height and (rows["query"] == rows.item(0, "query")).all():
         return rows.sort("start_us", maintain_order=True)
     number = rows["query"].cast(pl.Categorical).to_physical()  # far quicker to sort by than the names
     return rows.with_columns(number.alias(_NUMBER)).sort(_NUMBER, "start_us", maintain_order=True).drop(_NUMBER)
+
+
+def _errors_once(rows: pl.DataFrame) -> pl.DataFrame:
+    """Return rows with each error once, as every part of a micro-batch may report the same: for all their instants."""
+    same = ["query", "kind", "row"]
+    is_error = pl.col("kind") == ERROR
+    return (
+        rows.filter(~is_error | pl.struct(same).is_first_distinct())
+        .join(
+            rows.filter(is_error)
+            .group_by(same)
+            .agg(pl.col("start_us").min().alias(_FIRST), pl.col("end_us").max().alias(_LAST)),
+            on=same,
+            how="left",
+            maintain_order="left",
+        )
+        .with_columns(pl.coalesce(_FIRST, "start_us").alias("start_us"), pl.coalesce(_LAST, "end_us").alias("end_us"))
+        .drop(_FIRST, _LAST)
+    )

@@ -7,6 +7,8 @@ from collections.abc import Iterable
 import msgspec
 from msgspec.structs import replace
 
+from cluster.fjord.lacking_answers import united
+
 
 class MicroBatchControl(msgspec.Struct, frozen=True):
     """Control information for every bucket in each micro-batch.
@@ -30,6 +32,10 @@ class MicroBatchControl(msgspec.Struct, frozen=True):
         stays as it is.
     passed_us
         By stream: its low watermark behind the rows of this micro-batch.
+    micro_batch
+        The micro-batch, by a text that is the same whenever it is run; empty if overruns are not watched.
+    lost_us
+        By fragment or query whose upstream operators failed: the first and last stamp of what they were given.
     """
 
     epoch: int
@@ -40,14 +46,19 @@ class MicroBatchControl(msgspec.Struct, frozen=True):
     reached_us: int = 0
     begun_us: dict[str, int] = {}
     passed_us: dict[str, int] = {}
+    micro_batch: str = ""
+    lost_us: dict[str, tuple[int, int]] = {}
 
 
 def merged_control(controls: Iterable[MicroBatchControl]) -> MicroBatchControl:
-    """Return one control merged from those of all parts: watermarks and failures of all, the rest of the first."""
+    """Return one control merged from those of all parts: watermarks, failures, losses of all, the rest of the first."""
     first, *others = controls
     watermarks = dict(first.watermarks_us)
     failures = dict(first.failures)
+    lost_us = dict(first.lost_us)
     for control in others:
         watermarks.update(control.watermarks_us)
         failures.update(control.failures)
-    return replace(first, watermarks_us=watermarks, failures=failures)
+        for owner, span in control.lost_us.items():
+            lost_us[owner] = united([lost_us.get(owner), span]) or span
+    return replace(first, watermarks_us=watermarks, failures=failures, lost_us=lost_us)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 import polars as pl
 
 from cluster.errors import PlanError
+from cluster.fjord.at_work import NOW
 from cluster.fjord.batch import Batch
 from cluster.fjord.contract import BrokenContractError, QueueContract
 from cluster.fjord.operator import Operator
@@ -84,17 +85,6 @@ class RunningOperator:
         return emitted
 
 
-@dataclass(slots=True)
-class Now:
-    """The present activity of this process, for a monitor in another thread."""
-
-    operator: str | None = None
-    """Kind of the operator that is making a transition."""
-
-
-NOW = Now()
-
-
 class OperatorFailedError(FjordError):
     """An operator's transition raised; `owner` is the query it belongs to."""
 
@@ -135,6 +125,10 @@ class Dataflow:
     def failures(self) -> dict[str, OperatorFailedError]:
         """By query, the error that made it fail; a failed query's operators do not run any more."""
         return self._failed
+
+    def stop(self, owner: str, reason: str) -> None:
+        """Let a query's operators not run, as if they had failed."""
+        self._failed[owner] = OperatorFailedError(owner, "", PlanError(reason))
 
     @property
     def warnings(self) -> dict[str, OperatorFailedError]:
@@ -215,7 +209,7 @@ class Dataflow:
         evicted, companions = operator.evictions.tuples, operator.companions
         neighbours, linked = operator.neighbours, operator.linked
         began = self._clock()
-        NOW.operator = type(placed.operator).__name__
+        NOW.begin(placed.owner, type(placed.operator).__name__)
         try:
             emitted = placed.transition(port, batch)
         except Exception as error:  # noqa: BLE001 - whatever one query's operator raises must not stop the others

@@ -8,20 +8,31 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 import polars as pl
 from msgspec.structs import replace
 
-from cluster.fjord.answers import Answers
+from cluster.fjord.answers import Answers, Failures
 from cluster.fjord.batch import START, Batch
 from cluster.fjord.bucket_state import Store, without_dropped_groups
 from cluster.fjord.control import MicroBatchControl
 from cluster.fjord.counters import Counters, counters_of, since
 from cluster.fjord.early_queries import EarlyQueries, early_part
 from cluster.fjord.graph import Dataflow, RunningOperator
-from cluster.fjord.instantiation import add_behind, empty_crossing
+from cluster.fjord.instantiation import empty_crossing
+from cluster.fjord.lacking_answers import Lacking, Span, Unnamed, united
+from cluster.fjord.node_operators import add_behind
 from cluster.fjord.operator import State
 from cluster.fjord.operators.lookup import Tables
 from cluster.fjord.queues import PushQueue
 from cluster.fjord.saved_state import pack_state, unpack_state
 from cluster.fjord.waiting_answers import WaitingAnswers, hands_over
 from cluster.physical.nodes import Fragment
+from protocols.text.byte_sizes import format_byte_size
+
+
+def too_much_state(size: int, most: int) -> str:
+    """Return why a fragment is stopped whose state is too large."""
+    return (
+        f"it keeps {format_byte_size(size)} in one operator and bucket, and the limit is {format_byte_size(most)} "
+        "(make its windows shorter, or keep fewer and shorter values)"
+    )
 
 
 class HostedFragment:
@@ -42,12 +53,19 @@ class HostedFragment:
         The version of its values in the store at which its operators are; None while they have none there.
     unwritten
         Whether a new plan is to write it though no rows came: what the store holds is that of the plan before.
+    stopped
+        Why it is not computed in this micro-batch; None if it is.
+    since
+        The epoch of its newest query.
     """
 
     def __init__(self, fragment: Fragment, tables: Tables, clock: Callable[[], float]) -> None:
         self.fragment = fragment
         self.version: bytes | None = None
         self.unwritten = True
+        self.stopped: str | None = None
+        self.since = max(fragment.newest.values(), default=0)
+        self._arrived_us: Span | None = None
         self._tables = tables
         early = early_part(fragment)
         self._own_early = None if early is None else (early, Answers(early, keyed=True, identities=True, clock=clock))
@@ -82,7 +100,7 @@ class HostedFragment:
     @property
     def failed(self) -> bool:
         """Whether an operator has failed; they may stand anywhere then, and have to be made again."""
-        return bool(self._dataflow.failures)
+        return self.stopped is not None or bool(self._dataflow.failures)
 
     @property
     def names(self) -> frozenset[str]:
@@ -94,6 +112,7 @@ class HostedFragment:
         """Make its operators again, in the state that a store holds as a version; None for that they begin with."""
         if self._used:
             self._begin()
+        self.stopped = None
         if store is not None:
             self._used = True
             for placed in self._dataflow.operators:
@@ -125,6 +144,10 @@ class HostedFragment:
 
     def run(self, control: MicroBatchControl, arrived: Mapping[str, Sequence[pl.DataFrame]]) -> list[pl.DataFrame]:
         """Run its operators over what has arrived at its exchanges; return answers."""
+        here = [piece for name in self._arrivals for piece in arrived.get(name, ()) if piece.height]
+        self._arrived_us = united((_lowest(each), int(each.item(-1, START))) for each in here)
+        if self.stopped is not None:
+            return []
         self._used = True
         if control.begun_us:
             self._begun |= {each.name for each in self._dataflow.operators if each.operator.begin(control.begun_us)}
@@ -159,15 +182,40 @@ class HostedFragment:
     def errors(self, control: MicroBatchControl, bucket: int, buckets: int) -> Iterator[pl.DataFrame]:
         """Yield the errors of its queries."""
         errors = [*self._dataflow.warnings.values(), *self._dataflow.failures.values()]
-        here = {error.owner: str(error) for error in errors}
+        reasons = {error.owner: str(error) for error in errors}
+        if self.stopped is not None:
+            reasons[self.fragment.identity] = self.stopped
+        lost = self._arrived_us if self.failed else None
+        here = Failures(reasons, {} if lost is None else {self.fragment.identity: lost})
+        upstream = Failures(control.failures, control.lost_us)
         now_us = max(control.watermarks_us.values(), default=control.reached_us)
-        for answers in (self._answers, self._handing_over, None if self._early is None else self._early.answers):
-            if answers is not None:
-                yield from answers.errors(here, control.failures, bucket, buckets, now_us)
+        for answers in self._all_answers:
+            yield from answers.errors(here, upstream, bucket, buckets, now_us)
 
-    def save(self, store: Store, version: bytes, *, new_plan: bool) -> None:
-        """Write to a store, as a version, what has changed: with the rows that came, or with a new plan."""
-        everything, self.unwritten = new_plan and self.unwritten, False
+    @property
+    def unnamed(self) -> dict[str, Lacking]:
+        """By query: what lacks rows, and no error has named yet."""
+        return {query: each for answers in self._all_answers for query, each in answers.unnamed.items()}
+
+    @unnamed.setter
+    def unnamed(self, unnamed: Unnamed) -> None:
+        for answers in self._all_answers:
+            # As a rule there is nothing, and thousands of queries.
+            own = answers.queries if unnamed else ()
+            answers.unnamed = {query: unnamed[query] for query in own if query in unnamed}
+
+    @property
+    def _all_answers(self) -> list[Answers]:
+        early = None if self._early is None else self._early.answers
+        return [each for each in (self._answers, self._handing_over, early) if each is not None]
+
+    def save(self, store: Store, version: bytes, *, new_plan: bool, most_bytes: int = 0) -> None:
+        """Write to a store, as a version, what has changed: with the rows that came, or with a new plan.
+
+        If a value is larger than `most_bytes`, nothing is written, and the fragment is stopped; 0 for no limit.
+        """
+        everything = new_plan and self.unwritten
+        values: dict[str, bytes] = {}
         for placed in self._dataflow.operators:
             before, now = self._saved[placed.name], _moved(placed)
             if everything or now != before or placed.name in self._begun:
@@ -175,16 +223,20 @@ class HostedFragment:
                 began = time.process_time()
                 state = placed.operator.save()
                 if state:
-                    store.put(placed.name, pack_state(state))
-                    self.version = version
+                    values[placed.name] = pack_state(state)
                 placed.counters.seconds += time.process_time() - began
-        self._begun.clear()
         changes = {} if self._early is None else self._early.changes(everything=everything)
-        for name, state in changes.items():
-            store.put(name, pack_state(state))
-            self.version = version
+        values |= {name: pack_state(state) for name, state in changes.items()}
         if self._waiting.exist and (everything or self._waiting.moved):
-            store.put(self._waiting.name, pack_state(self._waiting.save()))
+            values[self._waiting.name] = pack_state(self._waiting.save())
+        largest = max(map(len, values.values()), default=0)
+        if 0 < most_bytes < largest:
+            self.stopped = too_much_state(largest, most_bytes)
+            return
+        self.unwritten = False
+        self._begun.clear()
+        for name, value in values.items():
+            store.put(name, value)
             self.version = version
 
     def take_counters(self) -> Counters:

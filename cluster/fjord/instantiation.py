@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import lru_cache
 
 import polars as pl
 
 from cluster.errors import PlanError
 from cluster.fjord.batch import INTERVAL
-from cluster.fjord.graph import Dataflow, RunningOperator
 from cluster.fjord.operator import Operator
 from cluster.fjord.operators.aggregation import MergeAggregate
 from cluster.fjord.operators.asof_joining import AsofJoin
@@ -51,7 +49,6 @@ from cluster.fjord.operators.union import Union
 from cluster.fjord.operators.until_next import UntilNext
 from cluster.fjord.operators.window_bounds import WindowBounds
 from cluster.fjord.operators.zipping import Zip
-from cluster.fjord.queues import Queue
 from cluster.fjord.scalars import POLARS_TYPES
 from cluster.language.columns import AggregateCall, Schema
 from cluster.physical import operations as kinds
@@ -194,16 +191,7 @@ def subscribed_operator(operation: Operation, fragment: Fragment, tables: Tables
         case kinds.DeviceAggregates():
             return _device_aggregates(operation, fragment)
         case kinds.Held():
-            groups = tuple(sorted(fragment.groups)) if operation.marked else None
-            return Held(
-                operation.table.table,
-                frozenset(operation.streams),
-                tables,
-                begins_us=operation.begins_us,
-                waits_us=operation.waits_us,
-                against=frozenset(operation.against),
-                groups=groups,
-            )
+            return held_operator(operation, fragment, tables)
         case kinds.SharedCountWindow():
             rows, epochs = empty_rows(operation.columns), _epochs(fragment)
             return SharedCountWindow(rows, operation.rows, operation.keys, epochs, lag_us=operation.lag_us)
@@ -213,6 +201,20 @@ def subscribed_operator(operation: Operation, fragment: Fragment, tables: Tables
             return PaneAggregate(operation.keys, operation.calls, _subscribers(fragment))
         case _:
             return operator_of(operation, tables)
+
+
+def held_operator(operation: kinds.Held, fragment: Fragment, tables: Tables | None, *, origins: bool = False) -> Held:
+    """Return the operator of rows of relations that hold, with their origins or without."""
+    return Held(
+        operation.table.table,
+        frozenset(operation.streams),
+        tables,
+        begins_us=operation.begins_us,
+        waits_us=operation.waits_us,
+        against=frozenset(operation.against),
+        groups=tuple(sorted(fragment.groups)) if operation.marked else None,
+        origins=origins,
+    )
 
 
 def _shared_extents(operation: kinds.SharedExtents, fragment: Fragment) -> Operator:
@@ -249,30 +251,6 @@ def _device_aggregates(operation: kinds.DeviceAggregates, fragment: Fragment) ->
     return DeviceAggregates(
         recipients, operation.columns, keys=operation.keys, calls=operation.calls, pane_us=operation.pane_us
     )  # fmt: skip
-
-
-def add_behind(
-    dataflow: Dataflow, fragment: Fragment, arrivals: Mapping[str, Queue], tables: Tables | None = None
-) -> RunningOperator:
-    """Add to a dataflow the operators behind the exchanges of a fragment; return the operator with its answers.
-
-    Parameters
-    ----------
-    dataflow
-        The dataflow.
-    fragment
-        The fragment.
-    arrivals
-        By exchange: the queue for the rows that cross it.
-    tables
-        The tables of lookups.
-    """
-    placed: dict[str, RunningOperator] = {}
-    for node in fragment.behind:
-        inputs = [arrivals[each] if each in arrivals else placed[each] for each in node.inputs]
-        operator = subscribed_operator(node.operation, fragment, tables)
-        placed[node.id] = dataflow.add(node.id, operator, inputs, owner=fragment.identity)
-    return placed[fragment.sink.inputs[0]]
 
 
 def empty_rows(schema: Schema) -> pl.DataFrame:

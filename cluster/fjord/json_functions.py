@@ -26,7 +26,9 @@ _ANY = msgspec.json.Decoder(msgspec.Raw)
 _OBJECT = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _ARRAY = msgspec.json.Decoder(list[msgspec.Raw])
 _TEXT = msgspec.json.Decoder(str)
-_NESTING = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|[\[\]{}]', re.DOTALL)
+_NESTING = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|[\[\]{}]', re.DOTALL)
+"""Texts, and what nests. One without an end goes to the end of all: looking for an end from each of its quotes would be
+work that grows with the square of its length."""
 _QUOTE, _BRACE, _BRACKET, _NULL = (ord(letter) for letter in '"{[n')
 
 

@@ -18,7 +18,7 @@ import polars as pl
 
 from cluster.fjord.batch import END, START, Batch
 from cluster.fjord.graph import RunningOperator
-from cluster.fjord.instantiation import subscribed_operator
+from cluster.fjord.node_operators import operator_of_node
 from cluster.fjord.operator import State
 from cluster.fjord.operators.lookup import Tables
 from cluster.physical.emission import late_nodes
@@ -51,7 +51,7 @@ class LookAhead:
         self._crossing = crossing
         self._late = late_nodes(fragment)
         self._top = fragment.sink.inputs[0]
-        self._copies = {each.id: subscribed_operator(each.operation, fragment, tables) for each in self._late}
+        self._copies = {each.id: operator_of_node(each, fragment, tables) for each in self._late}
 
     def known(self, frontier_us: int) -> Batch | None:
         """Return the rows of the fragment that begin before its watermark and have not flowed yet, cut there.

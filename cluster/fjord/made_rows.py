@@ -21,6 +21,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import wraps
+from types import MappingProxyType
 from typing import TypeVar
 
 from cluster.costs.partners import NO_SIZES, Sizes, most_partners
@@ -38,6 +39,7 @@ from cluster.planning_budget import spend
 
 T = TypeVar("T")
 
+NO_RATES: Mapping[str, float] = MappingProxyType({})
 _FRACTIONS = 1 << 20
 _MOST = 1e30
 
@@ -378,6 +380,16 @@ def known_at_rates(
         return known[1]
 
     return found
+
+
+def rates_text(alone: Fragment, tuples_per_second: Mapping[str, float], demanded: Mapping[str, float]) -> str:
+    """Return in words what the streams of a query bring, and those that will bring more for it."""
+    return ", ".join(
+        f"{stream} would bring {demanded[stream]:,.0f} tuples per second for it"
+        if stream in demanded
+        else f"{stream} brings {tuples_per_second.get(stream, 0.0):,.0f} tuples per second"
+        for stream in sorted(alone.streams)
+    )
 
 
 def exact(amount: float) -> int:

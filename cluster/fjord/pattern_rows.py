@@ -9,6 +9,7 @@ where stamps are equal. Rows have a number in their partition, from 0 on, that n
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ import numpy as np
 import polars as pl
 
 from cluster.fjord.batch import NEVER, START
+from cluster.fjord.pattern_reserve import Reserve
 from cluster.fjord.row_order import comparable
 from cluster.fjord.scalars import compile_scalar
 
@@ -28,6 +30,8 @@ if TYPE_CHECKING:
 _PARTITION = "fjord_partition"
 USED = "fjord_used"
 """In saved rows: true if only PREV of later rows may read the row."""
+SPENT = "fjord_spent"
+"""In saved reserves: how many steps are missing; START is the stamp of the last row that counts."""
 _COMPACTED_AT = 4_096
 
 
@@ -45,8 +49,14 @@ class Partition:
         The number of the row with which the next match may begin.
     rows, stamps, fits
         By row that is kept: its place in the table, its stamp, and a bit for each variable that it may be.
+    fitting
+        By the bit of a variable: the rows that may be of it, in order.
     search
         The search that goes on, if any.
+    read
+        The number behind the last row that a search has read before that one.
+    reserve
+        How much work searches may still do.
     """
 
     number: int
@@ -55,7 +65,10 @@ class Partition:
     rows: list[int] = field(default_factory=list)
     stamps: list[int] = field(default_factory=list)
     fits: list[int] = field(default_factory=list)
+    fitting: dict[int, list[int]] = field(default_factory=dict)
     search: Search | None = None
+    read: int = 0
+    reserve: Reserve = field(default_factory=Reserve)
 
     @property
     def end(self) -> int:
@@ -70,6 +83,19 @@ class Partition:
         """Return the places in the table of the rows from one number up to another one."""
         return self.rows[begin - self.first : end - self.first]
 
+    def add(self, rows: list[int], stamps: list[int], fits: list[int]) -> None:
+        """Add rows that come behind all that are there already."""
+        for bit, fitting in self.fitting.items():
+            fitting += [row for row, fit in enumerate(fits, self.end) if fit & bit]
+        self.rows += rows
+        self.stamps += stamps
+        self.fits += fits
+
+    def advance(self, row: int, within_us: int | None) -> None:
+        """Let the next match begin no earlier than with a row."""
+        self.reserve.advance(self.stamps[self.begin - self.first : row - self.first], within_us)
+        self.begin = row
+
     def forget(self, before: int) -> None:
         """Leave out the rows before a number."""
         count = max(before - self.first, 0)
@@ -77,6 +103,8 @@ class Partition:
             self.first += count
             for each in (self.rows, self.stamps, self.fits):
                 del each[:count]
+            for fitting in self.fitting.values():
+                del fitting[: bisect_left(fitting, self.first)]
 
 
 class PatternRows:
@@ -109,6 +137,7 @@ class PatternRows:
             for bit, variable in enumerate(variables)
             if variable in conditions
         ]
+        self._bits = [1 << bit for bit in range(len(variables))]
         self._always = sum(1 << bit for bit, variable in enumerate(variables) if variable not in conditions)
         self._partitions: dict[tuple[Any, ...], Partition] = {}
         self._numbers = 0
@@ -135,15 +164,17 @@ class PatternRows:
         base = self.table.height
         self.table = pl.concat([self.table, own.select(self.table.columns)])
         for partition, places in found:
-            partition.rows += [base + place for place in places]
-            partition.stamps += [stamps[place] for place in places]
-            partition.fits += [fits[place] for place in places]
+            partition.add(
+                [base + place for place in places],
+                [stamps[place] for place in places],
+                [fits[place] for place in places],
+            )
         return [partition for partition, _ in found]
 
     def _partition(self, key: tuple[Any, ...]) -> Partition:
         found = self._partitions.get(key)
         if found is None:
-            found = self._partitions[key] = Partition(self._numbers)
+            found = self._partitions[key] = Partition(self._numbers, fitting={bit: [] for bit in self._bits})
             self._numbers += 1
         return found
 
@@ -196,7 +227,7 @@ class PatternRows:
     def _forget(self, watermark_us: int) -> None:
         for key, each in list(self._partitions.items()):
             each.forget(self._first_kept(each, watermark_us))
-            if not each.rows:
+            if not each.rows and not each.reserve.matters(watermark_us, self._within_us):
                 del self._partitions[key]
 
     def _first_kept(self, partition: Partition, watermark_us: int) -> int:
@@ -209,9 +240,12 @@ class PatternRows:
             first += 1
         return first
 
-    def save(self, watermark_us: int) -> pl.DataFrame:
-        """Return the rows that are still needed, partition by partition."""
+    def save(self, watermark_us: int) -> dict[str, pl.DataFrame]:
+        """Return the rows that are still needed, partition by partition, and reserves that are not full."""
         self._forget(watermark_us)
+        return {"rows": self._saved_rows(), "reserves": self._saved_reserves()}
+
+    def _saved_rows(self) -> pl.DataFrame:
         places, used = [], []
         for each in self._partitions.values():
             places += each.rows
@@ -219,10 +253,22 @@ class PatternRows:
         rows = self.table[places] if places else self.table.clear()
         return rows.select(self._columns).with_columns(pl.Series(USED, used, pl.Boolean))
 
-    def restore(self, saved: pl.DataFrame) -> list[Partition]:
-        """Take saved rows; return their partitions."""
+    def _saved_reserves(self) -> pl.DataFrame:
+        found = [
+            (*key, each.reserve.spent, each.reserve.before_us)
+            for key, each in self._partitions.items()
+            if each.reserve.spent
+        ]
+        kinds = {key: self.table.schema[key] for key in self._keys}
+        return pl.DataFrame(found, schema={**kinds, SPENT: pl.Int64, START: pl.Int64}, orient="row")
+
+    def restore(self, saved: pl.DataFrame, reserves: pl.DataFrame | None) -> list[Partition]:
+        """Take saved rows, and reserves if the state has any; return the partitions of the rows."""
         found = self.add(saved.drop(USED)) if saved.height else []
         counts = saved.filter(pl.col(USED))
         for key, places in self._grouped(counts):
             self._partition(key).begin = len(places)
+        if reserves is not None:
+            for *values, spent, before_us in reserves.select(*self._keys, SPENT, START).iter_rows():
+                self._partition(tuple(values)).reserve = Reserve(spent, before_us)
         return found

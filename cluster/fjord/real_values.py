@@ -31,6 +31,15 @@ def finite(values: pl.Series) -> pl.Series:
     return _known(values.name, numbers)
 
 
+def all_finite(values: pl.Series) -> bool:
+    """Return whether all values of a column of reals are finite; NULLs are.
+
+    >>> all_finite(pl.Series([1.5, None])), all_finite(pl.Series([float("nan")]))
+    (True, False)
+    """
+    return _all_finite(values, values.to_numpy())
+
+
 def settled(values: pl.Series) -> pl.Series:
     """Return values with NULL for every real that is infinite or NaN, and zero for minus zero.
 

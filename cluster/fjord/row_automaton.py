@@ -23,12 +23,11 @@ from itertools import takewhile
 from typing import NamedTuple
 
 from cluster.expressions.walks import columns_read
+from cluster.fjord.pattern_reserve import Reserve, free_steps
 from cluster.language.row_patterns import PatternElement, Reach, RowPattern
 
 MOST_RUNS = 1_000
 """Most runs of a search at once."""
-MOST_STEPS = 100_000
-"""Most work of a search: runs that it goes on with, and rows that aggregates in DEFINE read."""
 
 Bounds = tuple[int, ...]
 """The places at which the elements up to the current one begin, among the rows of the partition."""
@@ -78,13 +77,20 @@ class Search:
         The place.
     runs
         The runs that are still to be preferred to the best match, preferred first.
+    reserve
+        What is left for it.
     """
 
     start: int
     runs: list[Run]
+    reserve: Reserve
     place: int = field(init=False)
     best: Match | None = None
     steps: int = 0
+    alone: int = 0
+    """How many of the rows that it has read come before the next one with which a match may begin."""
+    exceeded: bool = False
+    """True if it would need more than it may: it goes no further."""
     gave_up: bool = False
 
     def __post_init__(self) -> None:
@@ -97,9 +103,18 @@ class Search:
         """True if no later row can change the outcome."""
         return not self.runs
 
+    @property
+    def free(self) -> bool:
+        """True if it needed so little that nothing is taken out of the reserve, whichever search follows."""
+        return self.steps <= free_steps(self.alone)
+
     def end(self) -> None:
         """End all runs: no later row can be part of a match."""
         self.runs = []
+
+    def give_up(self) -> None:
+        """Leave unknown which match begins here."""
+        self.gave_up, self.best, self.runs = True, None, []
 
 
 class Automaton:
@@ -126,9 +141,26 @@ class Automaton:
         self.first = sum({self._bits[each] for each in self._first})
         """The bits of the variables that can take the first row of a match."""
 
-    def search(self, start: int) -> Search:
+    def search(self, start: int, reserve: Reserve) -> Search:
         """Return a search that has read nothing."""
-        return Search(start, [Run(self._first, -1, 0, ())])
+        return Search(start, [Run(self._first, -1, 0, ())], reserve)
+
+    def count(self, search: Search, fits: int, rows_read: int) -> None:
+        """Count the steps for the next row, before it is read; if they are too many, pass over it.
+
+        Parameters
+        ----------
+        search, fits
+            As of :meth:`asked`.
+        rows_read
+            How many rows the aggregates read that are asked for.
+        """
+        if search.alone == search.place - search.start and not (search.alone and fits & self.first):
+            search.alone += 1
+        search.steps += len(search.runs) + rows_read
+        if search.steps > search.reserve.most_steps(search.alone):
+            search.exceeded = True
+            search.place += 1
 
     def asked(self, search: Search, fits: int) -> list[tuple[int, Bounds]]:
         """Return what has to be known, besides, before a search can read the next row, in the order of :meth:`step`.
@@ -164,7 +196,6 @@ class Automaton:
         """
         place = search.place
         search.place = place + 1
-        search.steps += len(search.runs)
         runs: list[Run] = []
         seen: set[tuple[int, ...]] = set()
         complete = False
@@ -184,8 +215,7 @@ class Automaton:
                 if before:
                     runs.append(Run(before, element, taken.rows, taken.begins))
         search.runs = runs
-        if len(runs) > MOST_RUNS or search.steps > MOST_STEPS:
-            search.gave_up, search.best, search.runs = True, None, []
+        search.exceeded = len(runs) > MOST_RUNS
 
     def _after(self, place: int) -> list[tuple[tuple[int, ...], bool]]:
         """Return, by the number of its rows, what may follow an element before the match is complete, and if it is."""

@@ -15,6 +15,7 @@ import numpy as np
 import polars as pl
 
 from cluster.fjord.real_values import finite, settled
+from cluster.fjord.rounded_once import integers_of_texts, rounded_decimals
 from cluster.language.call_limits import MOST_DECIMALS
 from protocols.wire.streams import FieldType
 
@@ -32,9 +33,6 @@ POLARS_TYPES: dict[FieldType, type[pl.DataType]] = {
 
 Written = tuple[FieldType | None, bool | int | float | str | None]
 """A constant: its type, None for NULL, and its value."""
-
-EXACT_DECIMALS = 2.0**52
-"""A real of this size has no fraction; one of a tenth of it has one decimal at most, and so on."""
 
 
 def add(left: pl.Series, right: pl.Series) -> pl.Series:
@@ -86,15 +84,15 @@ def sign(value: pl.Series) -> pl.Series:
 
 
 def round_to(decimals: int) -> Callable[[pl.Series], pl.Series]:
-    """Return the function that rounds to so many decimals, a half away from zero."""
+    """Return the function that rounds to so many decimals, a half away from zero, by what is written of a real."""
     count = min(decimals, MOST_DECIMALS)
 
     def rounded(value: pl.Series) -> pl.Series:
         if value.dtype != pl.Float64:
             return value
-        found = value.round(count, mode="half_away_from_zero")
-        whole = value.abs() >= EXACT_DECIMALS / 10.0**count
-        return settled(value.zip_with(whole, found))
+        if count == 0:
+            return settled(value.round(mode="half_away_from_zero"))
+        return rounded_decimals(value, count)
 
     return rounded
 
@@ -264,8 +262,11 @@ def _to_real(value: pl.Series) -> pl.Series:
 
 def _to_integer(value: pl.Series) -> pl.Series:
     if value.dtype == pl.String:
-        whole = value.str.strip_chars().cast(pl.Int64, strict=False)
-        return coalesce(whole, _to_integer(_to_real(value))) if whole.null_count() > value.null_count() else whole
+        text = value.str.strip_chars()
+        whole = text.cast(pl.Int64, strict=False)
+        if whole.null_count() == value.null_count():
+            return whole
+        return coalesce(whole, integers_of_texts(text, _to_real(text)))
     if value.dtype == pl.Float64:
         value = value.round(mode="half_to_even")
     return value.cast(pl.Int64, strict=False)

@@ -17,12 +17,14 @@ from cluster.costs.selectivity import KEYS_ASSUMED
 from cluster.errors import PlanError
 from cluster.fjord.aggregates import keeps_values, partial_columns
 from cluster.fjord.made_rows import (
+    NO_RATES,
     RowFlow,
     RowFlows,
     approximate,
     exact,
     groups_of,
     known_at_rates,
+    rates_text,
     rows_of_window,
 )
 from cluster.fjord.operators.kept_extent import BOOKKEEPING
@@ -66,7 +68,13 @@ class KeptState:
 
 
 def check_state(
-    before: PhysicalPlan, after: PhysicalPlan, query: str, tuples_per_second: Mapping[str, float], *, limit_bytes: int
+    before: PhysicalPlan,
+    after: PhysicalPlan,
+    query: str,
+    tuples_per_second: Mapping[str, float],
+    *,
+    limit_bytes: int,
+    demanded: Mapping[str, float] = NO_RATES,
 ) -> None:
     """Refuse a query with which a plan would keep too much.
 
@@ -80,6 +88,8 @@ def check_state(
         By stream; streams that have brought no tuples are missing.
     limit_bytes
         The limit for all queries together.
+    demanded
+        Tuples per second that streams will bring for the query, if it lets sensors sample faster.
 
     Raises
     ------
@@ -87,15 +97,16 @@ def check_state(
         With the size of the plan's state, the part for this query, and the limit.
     """
     total = state_bytes(after, tuples_per_second)
+    alone = after.alone(query) if demanded else None
+    if alone is not None:
+        soon = {**tuples_per_second, **demanded}
+        total += bytes_kept_by(alone, soon) - bytes_kept_by(alone, tuples_per_second)
     if total <= limit_bytes:
         return
     without = state_bytes(before, tuples_per_second)
     if total <= without:
         return
-    rates = ", ".join(
-        f"{stream} brings {tuples_per_second.get(stream, 0.0):,.0f} tuples per second"
-        for stream in sorted(after.by_query[query].streams)
-    )
+    rates = rates_text(alone or after.by_query[query], tuples_per_second, demanded)
     raise StateLimitError(
         f"with this query the plan would keep up to {format_byte_size(total)} of state, "
         f"{format_byte_size(total - without)} of it for this "

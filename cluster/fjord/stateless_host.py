@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterable
 
 import polars as pl
 
-from cluster.fjord.answers import Answers
+from cluster.fjord.answers import Answers, Failures
+from cluster.fjord.at_work import NOW
 from cluster.fjord.collecting import HostOutput
 from cluster.fjord.counters import CounterReports, Totals
 from cluster.fjord.upstream_dataflow import Emitted, UpstreamDataflow
@@ -34,13 +35,15 @@ class StatelessHost:
         found = [answer for emitted in dataflow.run() for answer in self._rows_of(emitted)]
         self._reports.add(dataflow.counters)
         for answers in self._answers.values():
-            found.extend(answers.errors({}, dataflow.failures, bucket=0, buckets=1, at_us=at_us))
+            failed = Failures(dataflow.failures, dataflow.lost_us)
+            found.extend(answers.errors(Failures({}, {}), failed, bucket=0, buckets=1, at_us=at_us))
         return HostOutput(found, self._reports.report() if self._reports.due else {})
 
     def _rows_of(self, emitted: Emitted) -> list[pl.DataFrame]:
         if emitted.rows is None or not emitted.rows.height:
             return []
         fragment, rows = emitted.fragment.identity, emitted.rows.height
+        NOW.begin(fragment)
         began = time.process_time()
         found = list(self._answers[fragment].of(emitted.rows))
         did = Totals(fragment, transitions=1, rows_in=rows, rows_out=rows, seconds=time.process_time() - began)

@@ -7,6 +7,7 @@ is never made.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from itertools import pairwise
 from typing import Any, Literal
 
 import polars as pl
@@ -14,6 +15,8 @@ import polars as pl
 from cluster.fjord.scalar_functions import aligned, choice
 from cluster.language.call_limits import LONGEST_TEXT
 
+SPLIT_AT_ONCE = 2**20
+"""Bytes of texts that are split into all their parts at a time: of a byte, that may be a part of 16 bytes and more."""
 _FAR = 2**31 - 1
 """No text reaches so far: a position beyond it is as good as this one."""
 Side = Literal["both", "left", "right"]
@@ -38,7 +41,14 @@ def split_part(value: pl.Series, separator: pl.Series, number: pl.Series) -> pl.
 
     Nothing separates by an empty separator.
     """
-    value, separator, number = aligned(value.cast(pl.String), separator.cast(pl.String), _near(number))
+    aligned_ones = aligned(value.cast(pl.String), separator.cast(pl.String), _near(number))
+    before = aligned_ones[0].str.len_bytes().fill_null(0).cast(pl.Int64).cum_sum() // SPLIT_AT_ONCE
+    begins = [0, *(before.diff().fill_null(0) > 0).arg_true().to_list(), before.len()]
+    pieces = [[each.slice(start, end - start) for each in aligned_ones] for start, end in pairwise(begins)]
+    return pl.concat([_split_part(*each) for each in pieces])
+
+
+def _split_part(value: pl.Series, separator: pl.Series, number: pl.Series) -> pl.Series:
     place = number - (number > 0).cast(pl.Int64)
     parts = value.str.split(separator)
     found = parts.list.get(choice(number == 0, pl.Series([_FAR]), place), null_on_oob=True).fill_null("")

@@ -21,7 +21,7 @@ from cluster.expressions.timestamps import (
     SECOND_US,
     interval_iso,
 )
-from cluster.fjord.real_values import settled
+from cluster.fjord.rounded_once import quotients, rounded_parts, rounded_products
 from cluster.fjord.scalar_functions import aligned
 from cluster.fjord.time_zones import local_in, local_of
 
@@ -84,22 +84,18 @@ def times(interval: pl.Series, number: pl.Series) -> pl.Series:
         near = interval.cast(pl.Float64) * number.cast(pl.Float64)
         exact = interval * whole(number)
         return interval_of(exact.zip_with(near.abs() < 2.0 * LONGEST_INTERVAL_US, pl.Series([None], dtype=pl.Int64)))
-    return _rounded(interval.cast(pl.Float64) * number)
+    return interval_of(rounded_products(interval, number))
 
 
 def parts(interval: pl.Series, number: pl.Series) -> pl.Series:
     """Return an interval divided by a number, rounded likewise; NULL for zero."""
-    interval, number = aligned(whole(interval).cast(pl.Float64), number.cast(pl.Float64))
-    return _rounded(interval / number.zip_with(number != 0, pl.Series([None], dtype=pl.Float64)))
-
-
-def _rounded(value: pl.Series) -> pl.Series:
-    return interval_of(settled(value).round(mode="half_to_even").cast(pl.Int64, strict=False))
+    interval, number = aligned(whole(interval), number)
+    return interval_of(rounded_parts(interval, whole(number) if number.dtype == pl.Null else number))
 
 
 def epoch(value: pl.Series) -> pl.Series:
     """Return seconds, with the fraction."""
-    return settled(whole(value).cast(pl.Float64) / SECOND_US)
+    return quotients(whole(value), SECOND_US)
 
 
 def as_datetime(value: pl.Series) -> pl.Series:

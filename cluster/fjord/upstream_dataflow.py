@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from types import MappingProxyType
 
 import polars as pl
 
-from cluster.fjord.batch import Batch
+from cluster.fjord.at_work import NOW
+from cluster.fjord.batch import START, Batch
 from cluster.fjord.counters import Counters, counters_of, scan_owner
 from cluster.fjord.graph import Dataflow, RunningOperator
 from cluster.fjord.instantiation import operator_of, subscribed_operator
+from cluster.fjord.lacking_answers import Span, united
 from cluster.fjord.operators.device_aggregates import DeviceAggregates, device_aggregate_columns
 from cluster.fjord.operators.grouped_filter import GroupedFilter
 from cluster.fjord.operators.lookup import Tables
@@ -51,17 +54,35 @@ class UpstreamDataflow:
         The scans of the streams in this part of the micro-batch.
     tables
         The tables of lookups; None if there are none.
+    stopped
+        By fragment, or by owner of operators that several share: why it is not to be computed.
 
     Attributes
     ----------
     failures
         By fragment or query: why its operators failed, or their warnings.
+    read_us
+        By fragment: the first and last stamp of the rows that were read for it, if any were.
+    lost_us
+        By fragment or query that has failed: the same.
     """
 
-    def __init__(self, fragments: Sequence[Fragment], scans: Scans, tables: Tables | None) -> None:
+    def __init__(
+        self,
+        fragments: Sequence[Fragment],
+        scans: Scans,
+        tables: Tables | None,
+        stopped: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
         self._dataflow = Dataflow()
-        self._outlets = _Building(self._dataflow, scans, tables).outlets_of(fragments)
+        building = _Building(self._dataflow, scans, tables)
+        self._outlets = building.outlets_of(fragments)
+        self._scanned_us = building.scanned_us
+        for owner, reason in stopped.items():
+            self._dataflow.stop(owner, reason)
         self.failures: dict[str, str] = {}
+        self.read_us: dict[str, Span] = {}
+        self.lost_us: dict[str, Span] = {}
 
     @property
     def counters(self) -> Counters:
@@ -70,28 +91,42 @@ class UpstreamDataflow:
 
     def run(self) -> list[Emitted]:
         """Run the dataflow; a fragment that fails emits nothing."""
+        NOW.shared, NOW.since = self._shared(), 0
         self._dataflow.run()
         failures = {owner: str(error) for owner, error in self._dataflow.failures.items()}
         warnings = {owner: str(error) for owner, error in self._dataflow.warnings.items()}
         found = []
         for outlet in self._outlets:
             owner = outlet.fragment.identity
+            read = united([self.read_us.get(owner), *map(self._scanned_us.get, outlet.behind)])
+            if read is not None:
+                self.read_us[owner] = read
             failures.update((owner, failures[each]) for each in outlet.behind if each in self._dataflow.failures)
             warnings.update((owner, warnings[each]) for each in outlet.behind if each in warnings)
             if owner in failures:
                 continue
+            NOW.begin(owner)
             batches = []
             while (batch := outlet.queue.get()) is not None:
                 batches.append(batch)
-            failures |= {
-                subscriber.identity: outlet.grouped.failures[subscriber.group]
-                for subscriber in outlet.fragment.subscribers
-                if subscriber.group in outlet.grouped.failures
-            }
+            for subscriber in outlet.fragment.subscribers:
+                if subscriber.group in outlet.grouped.failures:
+                    failures[subscriber.identity] = outlet.grouped.failures[subscriber.group]
+                    if read is not None:
+                        self.lost_us[subscriber.identity] = read
             rows = pl.concat([batch.rows for batch in batches]) if batches else None
             found.append(Emitted(outlet.fragment, outlet.end, rows, batches[-1].watermark_us if batches else None))
         self.failures = warnings | failures
+        self.lost_us |= {owner: read for owner, read in self.read_us.items() if owner in failures}
         return found
+
+    def _shared(self) -> dict[str, tuple[str, ...]]:
+        """Return, by owner of operators that fragments share, which fragments do."""
+        found: dict[str, dict[str, None]] = {}
+        for outlet in self._outlets:
+            for owner in outlet.behind:
+                found.setdefault(owner, {})[outlet.fragment.identity] = None
+        return {owner: tuple(fragments) for owner, fragments in found.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +166,8 @@ class _Building:
         self._dataflow = dataflow
         self._scans = scans
         self._tables = tables
+        self.scanned_us: dict[str, Span] = {}
+        """By owner of scans, once they have run: the first and last stamp of their rows."""
         self._scanned: dict[tuple[str, str, str], _Shared] = {}
         self._looked_up: dict[tuple[int, Lookup], _Shared] = {}
 
@@ -183,10 +220,16 @@ class _Building:
         self, key: tuple[str, str, str], scan: Scan | ScanAggregates, words: str, produce: Callable[[], Batch]
     ) -> None:
         owner = scan_owner(scan.stream)
-        placed = self._dataflow.add(
-            f"scan of {scan.stream}{words}", operator_of(scan), [PullQueue(_once(produce))], owner=owner
-        )
+        queue = PullQueue(_once(partial(self._noting, owner, produce)))
+        placed = self._dataflow.add(f"scan of {scan.stream}{words}", operator_of(scan), [queue], owner=owner)
         self._scanned[key] = _Shared(placed, key[2], (owner,))
+
+    def _noting(self, owner: str, produce: Callable[[], Batch]) -> Batch:
+        batch = produce()
+        if batch.rows.height:
+            span = batch.rows.item(0, START), batch.rows.item(-1, START)
+            self.scanned_us[owner] = united([self.scanned_us.get(owner), span]) or span
+        return batch
 
     def _outlets_of(self, fragment: Fragment) -> Iterator[_Outlet]:
         shared: dict[str, _Shared] = {}

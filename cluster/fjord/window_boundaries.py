@@ -38,7 +38,7 @@ def next_boundaries(grid: Grid, stamps: Instants) -> Instants:
         step_us = grid.step.count
         return (stamps - grid.offset_us) // step_us * step_us + step_us + grid.offset_us
     candidates = _around(grid, (stamps - grid.offset_us) // DAY_US)
-    instants = _instants(grid, candidates)
+    instants, _ = _boundaries(grid, candidates)
     return instants[np.searchsorted(instants, stamps, side="right")]
 
 
@@ -54,7 +54,7 @@ def windows_at(grid: Grid, instants: Instants) -> tuple[Instants, Instants]:
         return ends - size.count, ends
     candidates = _around(grid, (instants - grid.offset_us) // DAY_US)
     candidates = np.unique(np.concatenate([candidates - 1, candidates]))
-    boundaries = _instants(grid, candidates)
+    boundaries, candidates = _boundaries(grid, candidates)
     found = np.searchsorted(boundaries, instants, side="right") - 1
     if not size.calendar:
         return boundaries[found] - size.count, boundaries[found]
@@ -73,8 +73,9 @@ def first_without(grid: Grid, stamps: Instants) -> Instants:
         return next_boundaries(grid, stamps + size.count)
     days = (stamps - grid.offset_us) // DAY_US
     candidates = _around(grid, _moved(days, size, 1))
+    boundaries, candidates = _boundaries(grid, candidates)
     begins = _local_instants(grid, _moved(_days_of(grid.step, candidates), size, -1))
-    return _instants(grid, candidates)[np.searchsorted(begins, stamps, side="right")]
+    return boundaries[np.searchsorted(begins, stamps, side="right")]
 
 
 def _around(grid: Grid, days: Instants) -> Instants:
@@ -84,8 +85,14 @@ def _around(grid: Grid, days: Instants) -> Instants:
     return np.unique(np.concatenate([found, found + 1, found + 2]))
 
 
-def _instants(grid: Grid, numbers: Instants) -> Instants:
-    return _local_instants(grid, _days_of(grid.step, numbers))
+def _boundaries(grid: Grid, numbers: Instants) -> tuple[Instants, Instants]:
+    """Return the boundaries with some numbers, in order, and the number of each.
+
+    A day that clocks skip begins and ends when the day before it ends. That is one boundary, of that day: the window
+    there has the tuples of the day before it.
+    """
+    instants, first = np.unique(_local_instants(grid, _days_of(grid.step, numbers)), return_index=True)
+    return instants, numbers[first]
 
 
 def _local_instants(grid: Grid, days: Instants) -> Instants:
@@ -103,7 +110,8 @@ def _instant_of(local_us: int, zone: str) -> int:
     Of a time that clocks skip, it is the instant as if they had not been put forward yet.
     """
     day = local_us // DAY_US
-    cycles = 0 if FIRST_DAY <= day <= LAST_DAY else day // CYCLE_DAYS
+    # The nearest years that there are: of all before a zone's first rule, clocks show its local mean time.
+    cycles = min((day - FIRST_DAY) // CYCLE_DAYS, 0) + max(-((LAST_DAY - day) // CYCLE_DAYS), 0)
     shown = EPOCH + timedelta(microseconds=local_us - cycles * CYCLE_DAYS * DAY_US)
     ahead = shown.replace(tzinfo=_zone(zone), fold=0).utcoffset()
     assert ahead is not None  # noqa: S101 - what a zone computes

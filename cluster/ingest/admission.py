@@ -1,8 +1,12 @@
 """Which batches are accepted, and how far a stream has come.
 
 Pure. One :class:`StreamAdmission` per stream. Sequence numbers make delivery exactly once: a batch is accepted only if
-it is the next of its proxy and epoch. How far the stream has come follows from the watermarks of its proxies; the first
-line that applies to any of them decides (docs/decisions/0084-what-a-stream-waits-for.md)::
+it is the next of its proxy and epoch. Where two processes run on copies of one data folder, numbers alone are
+ambiguous; so a batch names the process that wrote it and the one that wrote the batch before it, and the latter must be
+the writer of what is stored (docs/decisions/0085-a-data-folder-has-one-home.md).
+
+How far the stream has come follows from the watermarks of its proxies; the first line that applies to any of them
+decides (docs/decisions/0084-what-a-stream-waits-for.md)::
 
     its motes sample; or they were silent when it went away      the lowest of these, so that no spooled row is late
     its motes are silent, and it goes on in their place          the lowest of these, so that motes may come back
@@ -21,7 +25,7 @@ from heapq import heapify, heapreplace
 
 import msgspec
 
-from cluster.storage.stream_tables import ProxyPosition, StreamPosition
+from cluster.storage.stream_tables import LastBatch, ProxyPosition, StreamPosition
 
 HELD_SECONDS = 30.0
 """A proxy whose batches do not fit the stream is waited for this long: what is wrong is known, and may never end."""
@@ -37,6 +41,8 @@ class Verdict(Enum):
     """Stored already: acknowledge it again."""
     GAP = "gap"
     """Something before it is missing: acknowledge what is stored, so that the proxy sends again from there."""
+    CONTESTED = "contested"
+    """Written on another copy of the proxy's data folder: the ack names the writer of what is stored, so it stops."""
     HOLD = "hold"
     """It does not fit the stream, or comes after one that does not: without an answer, the proxy keeps it."""
 
@@ -45,13 +51,23 @@ class Verdict(Enum):
 class _Lane:
     """One proxy and epoch: the highest sequence number stored, and the highest accepted, stored or not.
 
+    `stored_writer` and `writer` are those of these batches, empty for unknown; all from `since` on are of the latter.
     `answers` counts those to batches that were not the next, since `answered_seconds`.
     """
 
     stored: int
     accepted: int
+    stored_writer: bytes = b""
+    writer: bytes = b""
+    since: int = 0
     answers: int = 0
     answered_seconds: float = 0.0
+
+    def accept(self, sequence: int, writer: bytes) -> None:
+        """Note that a batch is accepted."""
+        if writer != self.writer:
+            self.since = sequence
+        self.accepted, self.writer = sequence, writer
 
 
 @dataclass(slots=True)
@@ -105,6 +121,8 @@ class AdmissionCounters:
     repeated: int = 0
     gaps: int = 0
     held: int = 0
+    contested: int = 0
+    """Of another process than the one whose batches are stored: it runs on a copy of the proxy's data folder."""
     deferred: int = 0
     """Left to their proxies because too much waited for a commit."""
     rejected: int = 0
@@ -135,6 +153,8 @@ class StreamAdmission:
     counters: AdmissionCounters = field(default_factory=AdmissionCounters)
     late_of: dict[str, int] = field(default_factory=dict)
     """By proxy: rows that came too late."""
+    contested_of: dict[str, int] = field(default_factory=dict)
+    """By proxy: batches of a second process that runs as it."""
     _lanes: dict[tuple[str, str], _Lane] = field(default_factory=dict)
     _held: set[tuple[str, str]] = field(default_factory=set)
     _proxies: dict[str, _Proxy] = field(default_factory=dict)
@@ -170,6 +190,10 @@ class StreamAdmission:
         self.counters.late_rows += rows
         self.late_of[proxy] = self.late_of.get(proxy, 0) + rows
 
+    def _note_contested(self, proxy: str) -> None:
+        self.counters.contested += 1
+        self.contested_of[proxy] = self.contested_of.get(proxy, 0) + 1
+
     def expect_known_proxies(self, now_seconds: float) -> None:
         """Begin to wait for the proxies whose positions the table has."""
         self._by_watermark.clear()
@@ -182,9 +206,12 @@ class StreamAdmission:
 
     def open_lane(self, proxy: str, epoch: str, stored: int) -> None:
         """Set the highest sequence number stored of a proxy and epoch."""
-        self._lanes[proxy, epoch] = _Lane(stored, stored)
+        writer = _writer_of(self.position, proxy, epoch, stored)
+        self._lanes[proxy, epoch] = _Lane(stored, stored, writer, writer, since=stored)
 
-    def decide(self, proxy: str, epoch: str, sequence: int, *, fits: bool = True) -> Verdict:
+    def decide(
+        self, proxy: str, epoch: str, sequence: int, *, fits: bool = True, writer: bytes = b"", follows: bytes = b""
+    ) -> Verdict:
         """Decide what to do with a batch of a known lane.
 
         Parameters
@@ -195,25 +222,36 @@ class StreamAdmission:
             Of the batch.
         fits
             False if its samples cannot be stored while the stream is declared as now, but perhaps later.
+        writer, follows
+            The writers of the batch and of the one before; empty for unknown.
         """
         lane = self._lanes[proxy, epoch]
-        follows = sequence == lane.accepted + 1
-        if follows and fits and not self._held:
-            lane.accepted = sequence
+        is_next = sequence == lane.accepted + 1
+        if is_next and lane.writer and follows != lane.writer:
+            if writer:
+                self._note_contested(proxy)
+                return Verdict.CONTESTED
+            self.counters.gaps += 1  # the proxy does not know yet that writers are read here: the ack tells it
+            return Verdict.GAP
+        if is_next and fits and not self._held:
+            lane.accept(sequence, writer)
             self.counters.accepted += 1
             return Verdict.ACCEPT
         if sequence <= lane.accepted:
+            if sequence >= lane.since and writer and lane.writer and writer != lane.writer:
+                self._note_contested(proxy)
+                return Verdict.CONTESTED
             self.counters.repeated += 1
             return Verdict.REPEATED
-        if (follows and not fits) or (not follows and (proxy, epoch) in self._held):
+        if (is_next and not fits) or (not is_next and (proxy, epoch) in self._held):
             self._held.add((proxy, epoch))
             self.counters.held += 1
             return Verdict.HOLD
-        if not follows:
+        if not is_next:
             self.counters.gaps += 1
             return Verdict.GAP
         self._held.discard((proxy, epoch))
-        lane.accepted = sequence
+        lane.accept(sequence, writer)
         self.counters.accepted += 1
         return Verdict.ACCEPT
 
@@ -231,7 +269,7 @@ class StreamAdmission:
         lost = first - 1 - lane.accepted
         if lost <= 0:
             return 0
-        lane.accepted = first - 1
+        lane.accepted, lane.writer, lane.since = first - 1, b"", first - 1
         self._held.discard((proxy, epoch))
         return lost
 
@@ -243,17 +281,30 @@ class StreamAdmission:
         """Return the highest sequence number of the lane that is stored for good."""
         return self._lanes[proxy, epoch].stored
 
-    def advance(self, proxy: str, watermark_us: int, *, sampling: bool, now_seconds: float) -> int | None:
+    def writer(self, proxy: str, epoch: str) -> bytes:
+        """Return the writer of the batch of that number; empty for unknown."""
+        return self._lanes[proxy, epoch].stored_writer
+
+    def note_last(self, proxy: str, last: LastBatch | None) -> None:
+        """Note the last batch of a proxy, if that is known, when none of its rows is stored."""
+        known = self._proxies.get(proxy)
+        if known is not None:
+            known.position = msgspec.structs.replace(known.position, last=last)
+
+    def advance(
+        self, proxy: str, watermark_us: int, *, sampling: bool, now_seconds: float, last: LastBatch | None = None
+    ) -> int | None:
         """Note how far a proxy has come with an accepted batch; return the stream's new low watermark."""
         known = self._proxies.get(proxy)
         if known is None:
-            self._proxies[proxy] = _Proxy(ProxyPosition(watermark_us, sampling), now_seconds, now_seconds)
+            position = ProxyPosition(watermark_us, sampling, last=last)
+            self._proxies[proxy] = _Proxy(position, now_seconds, now_seconds)
             return self._recompute()
         before, held = known.position, known.included and known.holds
         moves = watermark_us > before.watermark_us
         # A proxy whose motes have been put to sleep moves its watermark no more. One that goes on is to be waited for.
         promises = not sampling and (before.promises or moves)
-        known.position = ProxyPosition(max(watermark_us, before.watermark_us), sampling, promises)
+        known.position = ProxyPosition(max(watermark_us, before.watermark_us), sampling, promises, last=last)
         known.active_seconds, known.included = now_seconds, True
         known.away, known.away_seconds = False, 0.0
         if moves:
@@ -322,7 +373,8 @@ class StreamAdmission:
     def committed(self, sequences: Mapping[tuple[str, str], int], position: StreamPosition) -> None:
         """Note that everything up to these sequence numbers, and this position, is stored for good."""
         for lane, sequence in sequences.items():
-            self._lanes[lane].stored = sequence
+            found = self._lanes[lane]
+            found.stored, found.stored_writer = sequence, _writer_of(position, *lane, sequence)
         self.position = position
 
     def roll_back(self) -> None:
@@ -333,7 +385,8 @@ class StreamAdmission:
         self._held.clear()
         self._by_watermark.clear()
         for lane in self._lanes.values():
-            lane.accepted = lane.stored
+            lane.accepted, lane.writer = lane.stored, lane.stored_writer
+            lane.since = min(lane.since, lane.stored)
         self._watermark_us = self.position.watermark_us
         for name in list(self._proxies):
             if name in self.position.proxies:
@@ -370,3 +423,11 @@ class StreamAdmission:
         if watermark_us is not None and (self._watermark_us is None or watermark_us > self._watermark_us):
             self._watermark_us = watermark_us
         return self._watermark_us
+
+
+def _writer_of(position: StreamPosition, proxy: str, epoch: str, sequence: int) -> bytes:
+    """Return the writer of a batch; empty if it is not the last one of its proxy, or names none."""
+    known = position.proxies.get(proxy)
+    last = None if known is None else known.last
+    found = last is not None and (last.epoch, last.sequence) == (epoch, sequence)
+    return bytes.fromhex(last.writer) if last is not None and found else b""

@@ -18,6 +18,7 @@ from cluster.ingest.admission import Verdict
 from cluster.ingest.arrow_batches import AdmittedRows, first_and_last, late_rows
 from cluster.ingest.batch_layouts import Layout, Layouts
 from cluster.ingest.commit_cycle import CommitCycle, Lane
+from cluster.storage.stream_tables import LastBatch
 from protocols.errors import SchemaError
 from protocols.wire.batches import PackedBatch, Rejection, Resumption
 from protocols.wire.streams import StreamSchema
@@ -77,7 +78,24 @@ class GiveUpLost:
     reason: str
 
 
-Decision = AcknowledgeNow | CommitSoon | LeaveToProxy | Reject | LeaveOutLate | GiveUpLost
+@dataclass(frozen=True, slots=True)
+class RefuseCopy:
+    """The batch is of another process than the one whose batches are stored; both write as the same proxy."""
+
+    sequence: int
+    writer: str
+    stored_writer: str
+
+    @property
+    def reason(self) -> str:
+        """Why the batch is refused."""
+        return (
+            f"batch {self.sequence:,} is of process {self.writer}, and the batches stored before are of process "
+            f"{self.stored_writer or 'unknown'}: two proxies run on copies of one data folder"
+        )
+
+
+Decision = AcknowledgeNow | CommitSoon | RefuseCopy | LeaveToProxy | Reject | LeaveOutLate | GiveUpLost
 _COMMIT_SOON: Final = CommitSoon()
 _ACKNOWLEDGE_NOW: Final = AcknowledgeNow()
 ADMITTED: Final[tuple[Decision, ...]] = (_COMMIT_SOON,)
@@ -136,13 +154,19 @@ class BatchReception:
             return []
         mismatch = None if offer_fits else self._layouts.mismatch(batch)
         held_before = admission.holds(batch.proxy)
-        verdict = admission.decide(*lane, batch.sequence, fits=mismatch is None)
+        verdict = admission.decide(
+            *lane, batch.sequence, fits=mismatch is None, writer=batch.writer, follows=batch.follows
+        )
         if verdict is Verdict.ACCEPT:
             found = self._admit(batch, lane, now_seconds)
             return [*found, _COMMIT_SOON] if found else ADMITTED
         if verdict is Verdict.HOLD:
             return [] if mismatch is None or held_before else [LeaveToProxy(mismatch)]
-        return [_ACKNOWLEDGE_NOW] if admission.answers(*lane, now_seconds, self._interval) else []
+        answers = admission.answers(*lane, now_seconds, self._interval)
+        decided: list[Decision] = [_ACKNOWLEDGE_NOW] if answers else []
+        if verdict is Verdict.CONTESTED:
+            decided.append(RefuseCopy(batch.sequence, batch.writer.hex(), admission.writer(*lane).hex()))
+        return decided
 
     def resume(self, resumption: Resumption) -> list[Decision]:
         """Decide what to do where a proxy says that batches before one will never come."""
@@ -160,13 +184,17 @@ class BatchReception:
     def _admit(self, batch: PackedBatch, lane: Lane, now_seconds: float) -> Sequence[Decision]:
         self._commits.waiting.sequences[lane] = batch.sequence
         found: Sequence[Decision] = _NOTHING
+        last = LastBatch(batch.epoch, batch.sequence, batch.writer.hex()) if batch.writer else None
         if batch.rows:
             try:
                 layout = self._layouts.of(batch)
             except SchemaError as error:
+                self._admission.note_last(batch.proxy, last)
                 return [self._reject(batch, lane, error.message)]
             found = self._admit_rows(batch, layout)
-        self._admission.advance(batch.proxy, batch.watermark_us, sampling=batch.sampling, now_seconds=now_seconds)
+        self._admission.advance(
+            batch.proxy, batch.watermark_us, sampling=batch.sampling, now_seconds=now_seconds, last=last
+        )
         return found
 
     def _admit_rows(self, batch: PackedBatch, layout: Layout) -> Sequence[Decision]:

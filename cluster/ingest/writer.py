@@ -19,13 +19,14 @@ from cluster.ingest.batch_reception import (
     GiveUpLost,
     LeaveOutLate,
     LeaveToProxy,
+    RefuseCopy,
     Reject,
 )
 from cluster.ingest.commit_cycle import Commit, CommitCycle, Lane, ToAcknowledge, Waiting
 from cluster.storage.appending import OutcomeUnknownError
 from cluster.storage.stream_tables import StreamTable
 from cluster.storage.synced_files import Troubles
-from protocols.event_log import get_logger
+from protocols.event_log import SparingLog, get_logger
 from protocols.wire.batches import Ack, PackedBatch, Rejection, Resumption
 from protocols.wire.frames import VERSION
 
@@ -78,6 +79,7 @@ class StreamWriter:
         self._commits = CommitCycle(self.admission)
         self._reception = BatchReception(table.schema, self._commits, commit_interval_seconds)
         self._work = asyncio.Event()
+        self._sparing = SparingLog()
         self.storing = asyncio.Lock()
         """Held while a commit is made, and to let none be made."""
         self.last_rejection: str | None = None
@@ -227,6 +229,8 @@ class StreamWriter:
                     self.last_rejection = reason
                     self._keep("batch", reason, proxy)
                     log.warning("batch rejected", stream=self.stream, proxy=proxy, reason=reason)
+                case RefuseCopy():
+                    self._contested(proxy, each)
                 case LeaveOutLate(reason, rows):
                     for row in rows:
                         self._keep("late sample", reason, proxy, row)
@@ -235,10 +239,18 @@ class StreamWriter:
                     self._keep("lost batches", reason, proxy)
         return ack
 
+    def _contested(self, proxy: str, refused: RefuseCopy) -> None:
+        """Report a second process that runs as this proxy, not with each of its batches."""
+        if times := self._sparing.due(proxy, self._clock()):
+            self._keep("batch", refused.reason, proxy)
+            log.error(
+                "two processes run as one proxy", proxy=proxy, stream=self.stream, reason=refused.reason, times=times
+            )
+
     def _keep(self, kind: str, reason: str, proxy: str, content: bytes = b"") -> None:
         self._quarantine(kind, reason, f"{proxy}/{self.stream}", content)
 
     def _ack(self, lane: Lane, rejected: tuple[Rejection, ...] = ()) -> Ack:
         proxy, epoch = lane
-        stored = self.admission.stored(*lane)
-        return Ack(VERSION, proxy, epoch, self.stream, stored, rejected[:64], self._cluster, packed=True)
+        stored, writer = self.admission.stored(*lane), self.admission.writer(*lane)
+        return Ack(VERSION, proxy, epoch, self.stream, stored, rejected[:64], self._cluster, packed=True, writer=writer)

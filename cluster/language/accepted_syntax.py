@@ -178,6 +178,8 @@ QUERY_SYNTAX: Mapping[type[exp.Expr], Mapping[str, Kinds]] = {
         "this": _QUANTITY,
         "between": _kinds(TRUE),
         "interval": _kinds(TRUE),
+        "until": _QUANTITY,
+        "until_interval": _kinds(TRUE),
     },
     exp.Lag: {"this": _IN_ORDER, "offset": _LITERAL, "default": _IN_ORDER | {NULL}},
     exp.Lead: {"this": _IN_ORDER, "offset": _LITERAL},

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from cluster.expressions.called_functions import OWN_FUNCTIONS
-from cluster.language.errors import did_you_mean
 from cluster.language.foreign_functions import INSTEAD, KEEP_ALL
 from cluster.language.functions import AGGREGATE_NAMES, AGGREGATES, FUNCTION_NAMES, FUNCTIONS, RANKED
 from cluster.language.spelling import SPELLINGS
 from cluster.language.syntax import PERCENTILE_SHAPE, STRING_AGG_SHAPE
+from protocols.text.closeness import did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -10,7 +10,6 @@ from sqlglot import exp
 
 from cluster.language.algebra import Node, TimeWindow
 from cluster.language.context import Context
-from cluster.language.errors import did_you_mean
 from cluster.language.quantities import (
     CALENDAR_UNITS,
     DURATION_UNITS,
@@ -23,6 +22,7 @@ from cluster.language.quantities import (
 from cluster.language.syntax import Bounds, Quantity, StreamWindow
 from cluster.language.window_shapes import DAY_US, Grid, Span
 from cluster.language.words import ZONE_SHAPE
+from protocols.text.closeness import did_you_mean
 
 MOST_MONTHS = 12_000
 """A thousand years: longer windows of the calendar are refused."""

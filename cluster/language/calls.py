@@ -31,10 +31,9 @@ from cluster.language.functions import (
     Result,
 )
 from cluster.language.syntax import (
+    BEFORE_OVER,
     QUERIES,
-    Changed,
     ErrorBound,
-    Hysteresis,
     Over,
     RankCall,
     holds_query,
@@ -248,7 +247,7 @@ def unsupported(context: Context, expression: exp.Expr) -> FjordSqlError:  # noq
             return unsupported_call(context, expression, expression.this)
         case Over():
             return context.error(expression, *OVER_ELSEWHERE)
-        case exp.Lag() | exp.Lead() | exp.FirstValue() | exp.LastValue() | Changed() | Hysteresis():
+        case _ if isinstance(expression, BEFORE_OVER):
             name = called(expression, expression.sql_name()).upper()
             shape = HYSTERESIS_SHAPE if name == "HYSTERESIS" else f"{name}(x) OVER (PARTITION BY k ORDER BY STAMP())"
             shape += " WITHIN 5 MINUTES" if name == "LEAD" else ""

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, NoReturn
 
 from sqlglot.tokenizer_core import TokenType
 
-from cluster.language.errors import FjordSqlError, did_you_mean
+from cluster.language.errors import FjordSqlError
+from protocols.text.closeness import did_you_mean
 
 if TYPE_CHECKING:
     from sqlglot.tokenizer_core import Token

@@ -7,8 +7,8 @@ import unicodedata
 from typing import TYPE_CHECKING
 
 from cluster.errors import ClusterError
-from cluster.language.closeness import closest
 from cluster.language.secrets import masked, masked_span
+from protocols.text.closeness import did_you_mean
 from protocols.text.plain_text import columns_of
 
 if TYPE_CHECKING:
@@ -16,17 +16,10 @@ if TYPE_CHECKING:
 
 SHOWN, SHOWN_BEFORE = 160, 80
 """Most characters of a line that are shown, and how many of them before the offending part."""
-MOST_MEANT = 2
-"""Most words that are suggested when several are equally close."""
-
-
 LONGEST_MESSAGE = 600
 SHOWN_OF_WORD = 80
 _LONG_WORD = re.compile(r"\S{100,}")
 """A long word in a quotation, a reason or a hint, of which the middle is left out."""
-
-LONGEST_WORD = 100
-"""Longest word for which a suggestion is searched; the search takes time quadratic in the length."""
 
 
 class FjordSqlError(ClusterError):
@@ -110,20 +103,6 @@ def _without_middle(text: str, length: int) -> str:
 def _printable(letter: str) -> str:
     """Return a printable character of the same width: a space for tabs and others that would move the rest."""
     return " " if unicodedata.category(letter) in ("Cc", "Zl", "Zp", "Cs") else letter
-
-
-def did_you_mean(word: str, known: Iterable[str]) -> str | None:
-    """Return a hint that names the closest of `known`, without regard to case, or None if none is close.
-
-    >>> did_you_mean("speeed", ["speed", "lane"])
-    'did you mean speed?'
-    >>> did_you_mean("altitude", ["speed", "lane"]) is None
-    True
-    """
-    if len(word) > LONGEST_WORD:
-        return None
-    found = closest(word, known)
-    return f"did you mean {' or '.join(found)}?" if 0 < len(found) <= MOST_MEANT else None
 
 
 def suggest(word: str, known: Iterable[str], *, what: str) -> str | None:

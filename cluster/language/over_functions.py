@@ -6,6 +6,7 @@ known of a condition that is true above, false below and NULL in between.
 
 from __future__ import annotations
 
+from dataclasses import asdict, dataclass
 from dataclasses import replace as changed
 from typing import TYPE_CHECKING
 
@@ -25,6 +26,7 @@ from cluster.language.plans import plain_column, scalar_of
 from cluster.language.quantities import distance_us, duration_us, read_quantity, row_count
 from cluster.language.scope import Names, Scope
 from cluster.language.sequence_calls import SequenceCall
+from cluster.language.sequence_parsing import ENDS_FIRST, further_back_first
 from cluster.language.syntax import Changed, Hysteresis, Over, SequenceFrame, Slot, slot_for
 from cluster.language.words import FRAME_SHAPES, HYSTERESIS_SHAPE
 from protocols.wire.streams import FieldType
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
     from cluster.language.context import Context
     from cluster.language.expressions import Checker
     from cluster.language.sequence_calls import SequenceFunction
+    from cluster.language.syntax import Quantity
     from cluster.language.typing_rules import Typed
 
 NEIGHBOURS: dict[type[exp.Expr], SequenceFunction] = {exp.Lag: "lag", exp.Lead: "lead"}
@@ -56,6 +59,17 @@ def over_words(over: Over, scope: Scope, context: Context) -> list[str]:
     name = _name(call)
     own = [scope.find(first, context).visible] if plain and isinstance(first, exp.Column) else []
     return [name, *own] if name else []
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Frame:
+    """The part of a :class:`SequenceCall` that says which tuples it is about."""
+
+    rows: int | None = None
+    range_us: int | None = None
+    peers: bool = False
+    until_rows: int = 0
+    until_us: int = 0
 
 
 class OverCalls:
@@ -159,7 +173,7 @@ class OverCalls:
             reason = "LEAD waits for a later tuple, and nothing says for how long"
             raise self._context.error(over, reason, "LEAD(x) OVER (PARTITION BY k) WITHIN 5 MINUTES")
         rows = 1 if offset is None else self._offset(offset, name)
-        return self._call(function, typed, rows=rows, default=fallback, within_us=within)
+        return self._call(function, typed, Frame(rows=rows), default=fallback, within_us=within)
 
     def _changed(self, over: Over, call: Changed) -> exp.Expr:
         self._refuse_frame(over, "CHANGED")
@@ -168,7 +182,7 @@ class OverCalls:
             raise self._context.error(over, "CHANGED takes one argument or more", "CHANGED(x) OVER (PARTITION BY k)")
         parts: list[exp.Expr] = []
         for value in call.expressions:
-            before = self._call("lag", self._argument(over, value), rows=1, within_us=within)
+            before = self._call("lag", self._argument(over, value), Frame(rows=1), within_us=within)
             operand = exp.Paren(this=value.copy())
             parts.append(exp.NullSafeNEQ(this=operand, expression=slot_for(before.name, over)))
         found = parts[0]
@@ -195,15 +209,15 @@ class OverCalls:
 
     def _end(self, over: Over, call: exp.FirstValue | exp.LastValue) -> SequenceCall:
         self._refuse_within(over, _name(call).upper())
-        rows, range_us, peers = self._frame(over)
+        frame = self._frame(over)
         typed = self._argument(over, call.this)
         known = isinstance(over.this, exp.IgnoreNulls)
-        return self._call(ENDS[type(call)], typed, rows=rows, range_us=range_us, peers=peers, known=known)
+        return self._call(ENDS[type(call)], typed, frame, known=known)
 
     def _running(self, over: Over, call: exp.Expr) -> SequenceCall:
         name = function_name(call)
         self._refuse_within(over, name)
-        rows, range_us, peers = self._frame(over)
+        frame = self._frame(over)
         function, argument = RUNNING[type(call)], call.this
         condition = over.this.expression.this if isinstance(over.this, exp.Filter) else None
         if isinstance(argument, exp.Distinct):
@@ -215,7 +229,7 @@ class OverCalls:
         elif not isinstance(argument, exp.Expr):
             raise self._context.error(over, *wrong_number(name))
         elif everything:
-            return self._call(function, None, rows=rows, range_us=range_us, peers=peers)
+            return self._call(function, None, frame)
         typed = self._checker.check_as(argument, AGGREGATES[type(call)].parameter)
         if typed.type is None:
             raise self._context.error(argument, "NULL is nothing to aggregate")
@@ -223,7 +237,7 @@ class OverCalls:
             self._checker.check_as(condition, Family.BOOLEAN)
             chosen = exp.Case(ifs=[exp.If(this=condition.copy(), true=argument.copy())])
             typed = changed(self._checker.check(chosen), unit=typed.unit)
-        return self._call(function, typed, rows=rows, range_us=range_us, peers=peers)
+        return self._call(function, typed, frame)
 
     def _argument(self, over: Over, value: exp.Expr) -> Typed:
         typed = self._checker.check(value)
@@ -259,23 +273,45 @@ class OverCalls:
             reason = f"{name} has no frame: it goes by the order of the tuples alone"
             raise self._context.error(frame, reason, f"leave {frame.args['kind']} ... away")
 
-    def _frame(self, over: Over) -> tuple[int | None, int | None, bool]:
+    def _frame(self, over: Over) -> Frame:
         frame: SequenceFrame | None = over.args.get("frame")
         if frame is None:
             if over.args.get("order") is None:
                 reason = "without an order this is about all tuples that will ever come"
                 hint = f"add ORDER BY STAMP() for all up to each, or a frame: {FRAME_SHAPES}"
                 raise self._context.error(over, reason, hint)
-            return None, None, True
-        by_time, size = frame.args["kind"] == "RANGE", frame.this
-        if size is None:
-            return None, None, by_time
-        if by_time:
-            return None, read_quantity(size, duration_us, self._context, meant="MINUTES"), True
-        if exactly_zero(size):
+            return Frame(peers=True)
+        if frame.args["kind"] == "RANGE":
+            return self._frame_by_time(frame)
+        return self._frame_by_count(frame)
+
+    def _frame_by_time(self, frame: SequenceFrame) -> Frame:
+        size, end = frame.this, frame.args.get("until")
+        range_us = None if size is None else read_quantity(size, duration_us, self._context, meant="MINUTES")
+        until_us = 0
+        if end is not None:
+            positive = distance_us if exactly_zero(end) else duration_us
+            until_us = read_quantity(end, positive, self._context, meant="MINUTES")
+        self._check_bounds(frame, range_us, until_us)
+        return Frame(range_us=range_us, until_us=until_us, peers=True)
+
+    def _frame_by_count(self, frame: SequenceFrame) -> Frame:
+        size, end = frame.this, frame.args.get("until")
+        if size is not None and exactly_zero(size) and (end is None or exactly_zero(end)):
             hint = "leave the function and its OVER away, or go further back: ROWS 1 PRECEDING"
             raise self._context.error(size, "no row before it: this is about each tuple alone", hint)
-        return read_quantity(size, row_count, self._context), None, False
+        rows = None if size is None else self._rows(size)
+        until = 0 if end is None else self._rows(end)
+        self._check_bounds(frame, rows, until)
+        return Frame(rows=rows, until_rows=until)
+
+    def _rows(self, size: Quantity) -> int:
+        alone = exactly_zero(size) and size.args.get("unit") is None
+        return 0 if alone else read_quantity(size, row_count, self._context)
+
+    def _check_bounds(self, frame: SequenceFrame, begin: int | None, end: int) -> None:
+        if begin is not None and begin < end:
+            raise self._context.error(frame.args["until"], ENDS_FIRST, further_back_first(frame.args["kind"]))
 
     def _column(self, typed: Typed) -> str:
         """Return the column with the values of an expression, which is computed below if it is more than a column."""
@@ -296,10 +332,8 @@ class OverCalls:
         self,
         function: SequenceFunction,
         typed: Typed | None,
+        frame: Frame | None = None,
         *,
-        rows: int | None = None,
-        range_us: int | None = None,
-        peers: bool = False,
         default: str | None = None,
         within_us: int | None = None,
         known: bool = False,
@@ -310,9 +344,10 @@ class OverCalls:
             assert typed is not None and typed.type is not None  # noqa: S101, PT018 - only COUNT(*) has no argument
             kind = typed.type
         unit = "" if typed is None or function == "count" else typed.unit
+        bounds = {} if frame is None else asdict(frame)
         plain = SequenceCall(
-            "", function, argument, kind, unit, rows, range_us, peers, default, within_us, known
-        )  # fmt: skip
+            "", function, argument, kind, unit, default=default, within_us=within_us, known=known, **bounds
+        )
         if plain not in self._named:
             named = f"{function}({'*' if argument is None else argument}) over"
             self._named[plain] = replace(plain, name=self._taken.unique(named))

@@ -13,7 +13,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 from cluster.expressions.called_functions import OWN_FUNCTIONS
 from cluster.language.arguments import wrong_number
 from cluster.language.call_parsing import LITERALS, ArgumentsError, PositionedParseError
-from cluster.language.errors import FjordSqlError, did_you_mean
+from cluster.language.errors import FjordSqlError
 from cluster.language.function_parsing import FunctionParsing
 from cluster.language.glued_numbers import glued, glued_number
 from cluster.language.grouping_parsing import GroupingParsing
@@ -48,6 +48,7 @@ from cluster.language.unexpected import Stop, explained, misspelled
 from cluster.language.validity_syntax import INTERVAL_CALLS, is_interval
 from cluster.language.words import MISPLACED_WINDOW, TOP_SHAPE, USING_SHAPE
 from cluster.planning_budget import spend
+from protocols.text.closeness import did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable

@@ -108,12 +108,17 @@ class RankedRows:
 
     def _passed_on(self, expressions: Iterable[exp.Expr], scope: Scope, context: Context) -> list[str]:
         """Pass on the columns that expressions over ranks read; return what they are called."""
-        by_name = {column.internal: column for column in scope.columns}
+        # What bounds the interval of a row has no name in the text.
+        bounds = {column.internal: column for item in scope.items for column in item.bounds}
+        by_name = bounds | {column.internal: column for column in scope.columns}
         beside = [_without_ranks(each) for each in expressions]
         internal = [
             *(part.this for each in beside for part in each.find_all(Slot)),
             *(scope.find(part, context).internal for each in beside for part in own_columns(each)),
         ]
+        for item in scope.items:
+            if item.validity and not {*item.validity}.isdisjoint(internal):
+                internal += item.validity  # both, whichever is read first
         for name in dict.fromkeys(internal):
             column = by_name[name]
             scalar = column_scalar(Column(name, column.type))

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from cluster.language.errors import did_you_mean, suggest
+from cluster.language.errors import suggest
 from cluster.language.foreign_streams import FOREIGN_COLUMNS
 from cluster.language.select_names import is_further_out, named_by_select
 from cluster.language.stamps import ambiguous, check_stamp, without_stamp
 from cluster.language.syntax import STAMP_NAME, Stamp, span_of
 from cluster.language.validity_syntax import END, VALID_SHAPE, ValidBound, Validity
+from protocols.text.closeness import did_you_mean
 from protocols.wire.streams import FieldType
 
 if TYPE_CHECKING:

@@ -10,6 +10,7 @@ from cluster.language.columns import Column, Output
 from cluster.language.expressions import Checker
 from cluster.language.plans import column_scalar, project, scalar_of
 from cluster.language.ranks import RankedRows, ranks_in
+from cluster.language.syntax import BEFORE_OVER
 from cluster.language.top_rows import Key, top_of_columns, top_rows
 from cluster.language.words import DISTINCT_ON
 
@@ -90,6 +91,8 @@ def ended(
     outputs = _outputs(plain, end, Checker(scope, context))
     ranked = [each for each in end.expressions if ranks_in(each)]
     if end.qualify is not None and not ranked:
+        if end.qualify.find(*BEFORE_OVER):
+            Checker(scope, context).check(end.qualify)  # that OVER is missing is a better reason
         reason = "QUALIFY is a condition on places such as ROW_NUMBER() OVER (ORDER BY speed), and this query has none"
         raise context.error(end.qualify, reason, "conditions on rows belong into WHERE, those on groups into HAVING")
     if ranked:

@@ -20,6 +20,7 @@ from cluster.language.grouping_keys import grouping_sets_of
 from cluster.language.interval_joins import with_interval_joins
 from cluster.language.joins import join_items
 from cluster.language.kept_extents import QUALITY, tuples_dropped_from
+from cluster.language.likely_mistakes import warn_of_lone_tuples, warn_of_rows_before, warn_of_short_windows
 from cluster.language.over_functions import over_words
 from cluster.language.ranks import refuse_values
 from cluster.language.row_quality import quality_shown
@@ -167,6 +168,7 @@ class Translator:
         read = Read(stamped, names, validities, keep)
         items = [translate_item(first.this, self, read), *(self._joined(join, read) for join in joins)]
         self._check_aliases(items, syntax)
+        warn_of_short_windows(select, items, self.context)
         items = with_temporal_windows(items, syntax, select, self.context)
         for within in _own(select, Within):
             items = tolerate(items, joins, within, self.context)
@@ -270,16 +272,18 @@ class Translator:
         conditions = [self._with_bodies(having.this, scope, bodies, names)] if having else []
         end = self._end(select, scope, bodies, names)
         shown = [*end.expressions, *conditions]
-        aggregates = any(aggregates_in(each) for each in shown)
-        in_order = goes_by_order(end, self.context, grouped=grouping is not None or aggregates)
-        if having and grouping is None and not aggregates:
+        calls = [call for each in shown for call in aggregates_in(each)]
+        in_order = goes_by_order(end, self.context, grouped=grouping is not None or bool(calls))
+        if having and grouping is None and not calls:
             raise self.context.error(having.this, "HAVING needs GROUP BY or an aggregate", "write WHERE")
-        if grouping is not None or aggregates:
+        if grouping is not None or calls:
             keys, sets = (grouping.keys, grouping.sets) if grouping is not None else ((), None)
             # Each set is an aggregation of all tuples.
             read = self._read_by_from(select) + self.context.readings.count - read
             if sets is not None:
                 self.context.add_readings((len(sets) - 1) * read, select.args["group"])
+            warn_of_lone_tuples(select, node, calls, self.context)
+            warn_of_rows_before(select, node, calls, self.context)
             node, scope, shown = self._with_aggregated_values(node, scope, shown)
             grouped = group(node, scope, self.context, keys=keys, expressions=shown, sets=sets)
             node, scope = grouped.node, grouped.scope

@@ -21,7 +21,7 @@ class SequenceCall(msgspec.Struct, frozen=True, omit_defaults=True):
         Name of the output column.
     function
         ``lag`` and ``lead`` give the value of the tuple that lies `rows` before or behind; the others are of a frame,
-        which ends with the tuple itself.
+        which ends with the tuple itself or before it.
     argument
         The column that it reads; None only for ``COUNT(*)``.
     type, unit
@@ -38,6 +38,10 @@ class SequenceCall(msgspec.Struct, frozen=True, omit_defaults=True):
         How far apart the two tuples of ``lag`` and ``lead`` may be; None for any distance.
     known
         True if tuples with NULL do not count for ``first`` and ``last``.
+    until_rows
+        How many tuples before the tuple the last one of its frame is; of a frame by count, or of all.
+    until_us
+        How much older than the tuple those of its frame are at least; of a frame by time, or of all with `peers`.
     """
 
     name: str
@@ -51,6 +55,8 @@ class SequenceCall(msgspec.Struct, frozen=True, omit_defaults=True):
     default: str | None = None
     within_us: Annotated[int, Meta(ge=0)] | None = None
     known: bool = False
+    until_rows: Annotated[int, Meta(ge=0)] = 0
+    until_us: Annotated[int, Meta(ge=0)] = 0
 
     @property
     def whole(self) -> bool:
@@ -67,11 +73,11 @@ class SequenceCall(msgspec.Struct, frozen=True, omit_defaults=True):
     @property
     def span_us(self) -> int:
         """How far it looks in time, back or ahead; 0 if time does not bound it."""
-        return self.range_us or self.within_us or 0
+        return self.range_us or self.within_us or self.until_us
 
     @property
     def reach_rows(self) -> int:
         """How many tuples before one it needs, if their age does not bound them."""
         if self.reach_us is not None:
             return 0
-        return 1 if self.rows is None else self.rows
+        return max(1, self.until_rows) if self.rows is None else self.rows

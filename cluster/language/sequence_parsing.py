@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from sqlglot import exp
 from sqlglot.tokenizer_core import TokenType
 
@@ -11,11 +9,9 @@ from cluster.language.sensor_clauses import SensorClauseParsing
 from cluster.language.syntax import OF_GROUPS, Hysteresis, Over, Quantity, SequenceFrame, SequenceOrder
 from cluster.language.words import FOREIGN_CLAUSES, FRAME_SHAPES, HYSTERESIS_SHAPE, LAG_SHAPE
 
-if TYPE_CHECKING:
-    from typing import NoReturn
-
 ORDERED_BY_STAMPS = "ORDER BY STAMP(), or nothing: tuples have no other order here"
 BEHIND = "a frame ends with the tuple itself: what comes behind it is not known yet"
+ENDS_FIRST = "the frame ends before it begins"
 
 
 class SequenceParsing(SensorClauseParsing):
@@ -77,32 +73,43 @@ class SequenceParsing(SensorClauseParsing):
     def _parse_frame(self) -> SequenceFrame:
         token, kind = self._prev, self._prev.text.upper()
         between = bool(self._match(TokenType.BETWEEN))
-        size: Quantity | None = None
-        interval = bool(self._match(TokenType.INTERVAL)) if kind == "RANGE" else False
-        if interval and (self._curr and self._curr.token_type == TokenType.STRING):
-            size = self._parse_quoted_quantity()
-        elif self._at_word("CURRENT"):
-            self._refuse_bound("PRECEDING was expected here", ("PRECEDING",))
-        elif interval or not self._match_text_seq("UNBOUNDED"):
-            size = self._parse_quantity(hint=f"a frame is written {FRAME_SHAPES}", words=("UNBOUNDED", "CURRENT"))
-        if not self._match_text_seq("PRECEDING"):
-            self._refuse_bound("PRECEDING was expected here", ("PRECEDING",))
+        size, interval = self._parse_bound(kind, begin=True)
+        until, until_interval = None, False
         if between:
             if not self._match(TokenType.AND):
                 self.refuse("AND was expected here", hint=f"a frame is written {FRAME_SHAPES}", words=("AND",))
             if not self._match_text_seq("CURRENT", "ROW"):
-                self._refuse_bound("CURRENT ROW was expected here", ("CURRENT",))
-        frame = SequenceFrame(kind=kind, this=size, between=between, interval=interval)
+                until, until_interval = self._parse_bound(kind, begin=False)
+        frame = SequenceFrame(
+            kind=kind, this=size, between=between, interval=interval, until=until, until_interval=until_interval
+        )
         found = self.expression(frame, token)
         found.meta["end"] = self._prev.end
         return found
 
-    def _refuse_bound(self, reason: str, words: tuple[str, ...]) -> NoReturn:
-        ahead = self._tokens[self._index : self._index + 5]
-        behind = any(token.text.upper() == "FOLLOWING" for token in ahead)
-        reason = BEHIND if behind else reason
-        hint = "LEAD(x) OVER (...) WITHIN 5 MINUTES looks ahead" if behind else f"a frame is written {FRAME_SHAPES}"
-        self.refuse(reason, hint=hint, words=() if behind else words)
+    def _parse_bound(self, kind: str, *, begin: bool) -> tuple[Quantity | None, bool]:
+        """Return how far before its tuple a frame begins or ends, None for UNBOUNDED, and whether INTERVAL is there."""
+        shapes = f"a frame is written {FRAME_SHAPES}"
+        ahead = [token.text.upper() for token in self._tokens[self._index : self._index + 6]]
+        ahead = ahead[: ahead.index(")")] if ")" in ahead else ahead
+        own = ahead[: ahead.index("AND")] if "AND" in ahead and not self._at_word("CURRENT") else ahead
+        if "FOLLOWING" in own:
+            self.refuse(BEHIND, hint="LEAD(x) OVER (...) WITHIN 5 MINUTES looks ahead")
+        other = "CURRENT" if begin else "UNBOUNDED"  # where the other bound is
+        if self._at_word(other) and "PRECEDING" in ahead:
+            self.refuse(ENDS_FIRST, hint=further_back_first(kind))
+        if self._at_word(other) or self._at_word("CURRENT"):
+            expected = "PRECEDING" if begin else "CURRENT ROW"
+            self.refuse(f"{expected} was expected here", hint=shapes, words=(expected.partition(" ")[0],))
+        size: Quantity | None = None
+        interval = bool(self._match(TokenType.INTERVAL)) if kind == "RANGE" else False
+        if interval and (self._curr and self._curr.token_type == TokenType.STRING):
+            size = self._parse_quoted_quantity()
+        elif interval or not begin or not self._match_text_seq("UNBOUNDED"):
+            size = self._parse_quantity(hint=shapes, words=("UNBOUNDED", "CURRENT") if begin else ("CURRENT",))
+        if not self._match_text_seq("PRECEDING"):
+            self.refuse("PRECEDING was expected here", hint=shapes, words=("PRECEDING",))
+        return size, interval
 
     def _parse_quoted_quantity(self) -> Quantity:
         """Return the quantity of ``INTERVAL '5' MINUTE`` or ``INTERVAL '5 minutes'``."""
@@ -124,6 +131,12 @@ class SequenceParsing(SensorClauseParsing):
             self.refuse("a value was expected here", hint=f"it is written {HYSTERESIS_SHAPE}")
         above, below = self._parse_levels(HYSTERESIS_SHAPE)
         return self.expression(Hysteresis(this=value, above=above, below=below))
+
+
+def further_back_first(kind: str) -> str:
+    """Return the hint for a frame whose bounds are in the wrong order."""
+    bounds = "9 PRECEDING AND 1 PRECEDING" if kind == "ROWS" else "1 HOUR PRECEDING AND 5 MINUTES PRECEDING"
+    return f"the bound that is further back stands first, {kind} BETWEEN {bounds}"
 
 
 def _of_group(call: exp.Expr) -> exp.Expr:

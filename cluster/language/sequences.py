@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from cluster.language.algebra import Node, Sequence, schema_of
+from cluster.language.algebra import Filter, Node, Sequence, Source, schema_of
 from cluster.language.arguments import called
 from cluster.language.columns import STAMP
 from cluster.language.expressions import Checker
@@ -94,17 +94,37 @@ def sequenced(node: Node, scope: Scope, context: Context, expressions: list[exp.
     below = project(node, (*passed_on(base), *made.arguments))
     ties = tuple(column.name for column in base if column != STAMP)  # where it decides, stamps are equal
     sequence = Sequence(below, tuple(keys), ties, made.calls)
-    if any(not call.peers or call.function in ("first", "last") for call in made.calls):
-        context.warn(
-            "OVER takes tuples in the order of their stamps; where several carry the same stamp, in the order of their "
-            f"values: {', '.join(ties)}"
-            if ties
-            else "OVER takes tuples in the order of their stamps"
-        )
+    warning = tie_warning(sequence)
+    if warning and not _of_one_sensor(sequence):
+        context.warn(warning)
     slots = tuple(
         ScopeColumn("", call.name, call.type, call.unit, nullable=call.function != "count") for call in made.calls
     )
     return Sequenced(sequence, changed(scope, items=(*scope.items, ScopeItem(None, slots))), rewritten)
+
+
+def tie_warning(sequence: Sequence) -> str | None:
+    """Return the warning about tuples with the same stamp, None if their order does not matter."""
+    if not sequence.ties or all(call.peers and call.function not in ("first", "last") for call in sequence.calls):
+        return None
+    return (
+        "OVER takes tuples in the order of their stamps; where several of a group carry the same stamp, in the order "
+        f"of their values: {', '.join(sequence.ties)}"
+    )
+
+
+def stream_below(sequence: Sequence) -> Source | None:
+    """Return the stream whose tuples are taken in order, perhaps not all; None if they are made of others."""
+    node: Node = sequence.input
+    while isinstance(node, Filter):
+        node = node.input
+    return node if isinstance(node, Source) else None
+
+
+def _of_one_sensor(sequence: Sequence) -> bool:
+    """Return whether tuples are those of one sensor, as far as its properties tell: each has its own stamp."""
+    stream = stream_below(sequence)
+    return stream is not None and bool(stream.fixed) and set(stream.fixed) <= {*sequence.keys}
 
 
 def _check(node: Node, overs: list[Over], context: Context) -> None:

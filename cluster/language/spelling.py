@@ -207,9 +207,11 @@ def _over(node: exp.Expr) -> list[str]:
 
 
 def _frame(node: exp.Expr) -> list[str]:
-    between, interval = node.args.get("between"), node.args.get("interval")
-    until = _if(between, "BETWEEN", "AND", "CURRENT", "ROW")
-    return [node.args["kind"], *_if(not node.this, "UNBOUNDED"), "PRECEDING", *until, *_if(interval, "INTERVAL")]
+    begin = [*_if(node.args.get("interval"), "INTERVAL"), *_if(not node.this, "UNBOUNDED"), "PRECEDING"]
+    if not node.args.get("between"):
+        return [node.args["kind"], *begin]
+    end = [*_if(node.args.get("until_interval"), "INTERVAL"), "PRECEDING"]
+    return [node.args["kind"], "BETWEEN", *begin, "AND", *(end if node.args.get("until") else ("CURRENT", "ROW"))]
 
 
 def _case(node: exp.Expr) -> list[str]:

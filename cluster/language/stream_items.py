@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING
 from sqlglot import exp, parser
 from sqlglot.tokenizer_core import Token, TokenType
 
-from cluster.language.closeness import closest
-from cluster.language.errors import did_you_mean
 from cluster.language.foreign_streams import FOREIGN_STREAMS, stream_hint
 from cluster.language.row_pattern_parsing import RowPatternParsing
 from cluster.language.syntax import (
@@ -26,6 +24,7 @@ from cluster.language.words import (
     UNQUOTED,
     WINDOW_SHAPES,
 )
+from protocols.text.closeness import closest, did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Collection

@@ -174,6 +174,10 @@ class Changed(exp.Expression, exp.Func):
     is_var_len_args = True
 
 
+BEFORE_OVER = (exp.Lag, exp.Lead, exp.FirstValue, exp.LastValue, Changed, Hysteresis)
+"""Functions that stand before OVER only."""
+
+
 class SequenceOrder(exp.Expression):
     """``ORDER BY STAMP()``; with ``this``, the column that is the stamp."""
 
@@ -181,9 +185,19 @@ class SequenceOrder(exp.Expression):
 
 
 class SequenceFrame(exp.Expression):
-    """``ROWS`` or ``RANGE`` and how far a frame reaches back; without ``this``, to the first tuple."""
+    """``ROWS`` or ``RANGE`` and how far a frame reaches back; without ``this``, to the first tuple.
 
-    arg_types: ClassVar[dict[str, bool]] = {"kind": True, "this": False, "between": False, "interval": False}
+    It ends ``until`` before its tuple; without that, with it. ``INTERVAL`` may stand before either.
+    """
+
+    arg_types: ClassVar[dict[str, bool]] = {
+        "kind": True,
+        "this": False,
+        "between": False,
+        "interval": False,
+        "until": False,
+        "until_interval": False,
+    }
 
 
 class Over(exp.Expression):

@@ -17,6 +17,10 @@ _OF_TO_CHAR = {
     "YYYY": "%Y", "MM": "%m", "DD": "%d", "HH24": "%H", "HH12": "%I", "HH": "%I", "MI": "%M", "SS": "%S", "US": "%f",
     "AM": "%p", "PM": "%p", "DDD": "%j", "IYYY": "%G", "IW": "%V", "ID": "%u", "Dy": "%a", "Mon": "%b",
 }  # fmt: skip
+_IN_QUOTES = re.compile(r"'(?P<text>(?:[^']|'')*)'")
+"""Text of DATE_FORMAT. Two quotes are one, in it and alone."""
+_IN_DOUBLE_QUOTES = re.compile(r'"(?P<text>(?:[^"\\]|\\.)*)"|\\(?P<quote>")', re.DOTALL)
+"""Text of TO_CHAR: a backslash makes text of what is behind it; outside, of a quote only."""
 _WORD = re.compile(r"[A-Za-z]+")
 _REPEATED = re.compile(r"([A-Za-z])\1*")
 _PIECE = re.compile("|".join(sorted(_OF_TO_CHAR, key=len, reverse=True)))
@@ -48,15 +52,15 @@ def of_strftime(pattern: str) -> str:
 def of_date_format(pattern: str) -> str:
     """Return the pattern of STRFTIME that means the same as one of DATE_FORMAT, which Java's rules define.
 
-    >>> of_date_format("yyyy-MM-dd'T'HH:mm")
-    '%Y-%m-%dT%H:%M'
+    >>> of_date_format("yyyy-MM-dd'T'HH:mm"), of_date_format("hh 'o''clock'")
+    ('%Y-%m-%dT%H:%M', "%I o'clock")
 
     Raises
     ------
     PatternError
         If it has letters that mean nothing here.
     """
-    return _translated(pattern, "'", _REPEATED, _OF_DATE_FORMAT)
+    return _translated(pattern, _IN_QUOTES, _REPEATED, _OF_DATE_FORMAT)
 
 
 def of_to_char(pattern: str) -> str:
@@ -70,20 +74,19 @@ def of_to_char(pattern: str) -> str:
     PatternError
         If it has letters that mean nothing here.
     """
-    return _translated(pattern, '"', _PIECE, _OF_TO_CHAR)
+    return _translated(pattern, _IN_DOUBLE_QUOTES, _PIECE, _OF_TO_CHAR)
 
 
-def _translated(pattern: str, quote: str, piece: re.Pattern[str], known: dict[str, str]) -> str:
+def _translated(pattern: str, quoted: re.Pattern[str], piece: re.Pattern[str], known: dict[str, str]) -> str:
     written: list[str] = []
     place = 0
     while place < len(pattern):
         letter = pattern[place]
-        if letter == quote:
-            end = pattern.find(quote, place + 1)
-            if end < 0:
-                raise PatternError(pattern[place:], ", ".join(known))
-            written.append(pattern[place + 1 : end].replace("%", "%%") or quote)
-            place = end + 1
+        if text := quoted.match(pattern, place):
+            written.append(_text_of(text).replace("%", "%%"))
+            place = text.end()
+        elif letter == quoted.pattern[0]:
+            raise PatternError(pattern[place:], ", ".join(known))
         elif _WORD.match(letter):
             found = piece.match(pattern, place)
             if found is None or found[0] not in known:
@@ -94,3 +97,9 @@ def _translated(pattern: str, quote: str, piece: re.Pattern[str], known: dict[st
             written.append("%%" if letter == "%" else letter)
             place += 1
     return "".join(written)
+
+
+def _text_of(quoted: re.Match[str]) -> str:
+    if quoted.re is _IN_QUOTES:
+        return quoted["text"].replace("''", "'") or "'"
+    return quoted["quote"] or re.sub(r"\\(.)", r"\1", quoted["text"], flags=re.DOTALL)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from cluster.language.acquisition import refuse_lifetimes_without_streams
+from cluster.language.algebra import schema_of
 from cluster.language.bounds import OPERATOR_WORDS, unbounded_operator
 from cluster.language.catalog import BaseStream, Catalog, DerivedStream
 from cluster.language.comments import without_comments
@@ -43,6 +44,7 @@ from protocols.wire.streams import LONGEST_UNIT, MOST_FIELDS, Field, FieldType, 
 
 if TYPE_CHECKING:
     from cluster.language.algebra import Node
+    from cluster.language.columns import Schema
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +61,8 @@ class Query:
         Messages for its author, in the order in which they were found.
     reads
         Names of the streams in the text: the catalog must keep them while the query runs.
+    columns
+        Those of its rows, with the types that they have before timestamps and intervals are shown as texts.
     """
 
     node: Node
@@ -69,6 +73,7 @@ class Query:
     """How many streams it reads, with every name expanded."""
     early: bool | None = None
     """True for EMIT EARLY, False for EMIT FINAL, None for neither."""
+    columns: Schema = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,6 +204,7 @@ def _translated(tree: exp.Expr, statement: exp.Expr, context: Context, *, shows:
         context.outermost = unparenthesised(tree) if shows else None
         node = with_rank_bounds(Translator(context).query(tree))
         warn_of_hidden_quality(node, context)
+        columns = schema_of(node)
         node = shown(node) if shows else node
         deepest = levels(node)
     except RecursionError:
@@ -220,7 +226,7 @@ def _translated(tree: exp.Expr, statement: exp.Expr, context: Context, *, shows:
     text = context.text if context.registered else with_parentheses(context.text, statement, context.spelled)
     if context.registered and implied(statement):
         context.warn(FORMERLY)
-    return Query(node, text, tuple(context.warnings), reads, context.readings.count, early)
+    return Query(node, text, tuple(context.warnings), reads, context.readings.count, early, columns)
 
 
 def _check_ignored(statement: exp.Expr, context: Context) -> None:

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cluster.language.errors import did_you_mean, suggest
+from cluster.language.errors import suggest
+from protocols.text.closeness import did_you_mean
 from protocols.wire.streams import FIELD_TYPES, FieldType
 
 if TYPE_CHECKING:

@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from sqlglot.parser import Parser
 from sqlglot.tokenizer_core import Token, TokenType
 
-from cluster.language.closeness import closest
-from cluster.language.errors import FjordSqlError, did_you_mean
+from cluster.language.errors import FjordSqlError
 from cluster.language.glued_numbers import glued, glued_number
 from cluster.language.words import (
     AFTER_OPERANDS,
@@ -32,6 +31,7 @@ from cluster.language.words import (
     WINDOW_SHAPES,
     WITH_SHAPE,
 )
+from protocols.text.closeness import closest, did_you_mean
 
 NAMES = frozenset({*Parser.ID_VAR_TOKENS, TokenType.VAR} - {TokenType.IDENTIFIER})
 """Kinds of words that may be names without quotes: a misspelled word of the language is one of them."""

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import UNSET
 
-from cluster.language.algebra import Node, TimeWindow, WindowBounds
+from cluster.language.algebra import Aggregate, Node, Ranked, TimeWindow, WindowBounds
 from cluster.language.session_bounds import check_bound, check_groups, session_below, session_bound, with_stamps
 from cluster.language.syntax import TimeFunction, WindowBound, slot_for
 from cluster.language.walks import below_filters
@@ -151,12 +151,34 @@ class Bounds:
         if not isinstance(node, TimeWindow):
             reason = f"{bound.this}() is of an aggregate over one stream with a window by time"
             raise self._context.error(bound, reason, SHAPE)
-        if node.grid is not UNSET and node.grid.size is not None:
-            return node.grid
-        if node.grid is not UNSET:
+        if node.grid is not UNSET and node.grid.size is None:
             reason = "a window that is reset grows until then: it has no bounds of its own"
             raise self._context.error(bound, reason, "write RANGE 1 DAY SLIDE 1 DAY for whole days")
-        if node.size_us is None or node.slide_us == 1:
+        grid = _grid_of(node)
+        if grid is None:
             reason = "a window without SLIDE moves at every instant"
             raise self._context.error(bound, reason, SHAPE)
-        return Grid(Span("us", node.slide_us), size=Span("us", node.size_us))
+        return grid
+
+
+def _grid_of(window: TimeWindow) -> Grid | None:
+    """Return where a window begins and ends; None if it moves at every instant, or has no size."""
+    if window.grid is not UNSET:
+        return window.grid if window.grid.size is not None else None
+    if window.size_us is None or window.slide_us == 1:
+        return None
+    return Grid(Span("us", window.slide_us), size=Span("us", window.size_us))
+
+
+def grid_of_answers(node: Node) -> Grid | None:
+    """Return where the windows begin and end whose aggregates a plan's rows are; None if they are no such aggregates.
+
+    Of windows with a range of sizes each row has its own.
+    """
+    node = below_filters(node)
+    while isinstance(node, Ranked | WindowBounds):
+        node = below_filters(node.input)
+    window = below_filters(node.input) if isinstance(node, Aggregate) else None
+    if not isinstance(window, TimeWindow) or window.allowed is not UNSET:
+        return None
+    return _grid_of(window)

@@ -17,6 +17,10 @@ HOUR_US = 3_600_000_000
 DAY_US = 24 * HOUR_US
 _SHORTEST: dict[SpanUnit, int] = {"us": 1, "day": DAY_US, "week": 7 * DAY_US, "month": 28 * DAY_US}
 _LONGEST: dict[SpanUnit, int] = {"us": 1, "day": DAY_US, "week": 7 * DAY_US, "month": 31 * DAY_US}
+END_OF_TIME_US = 2**62
+"""There are no instants from here on, which is in the year 148,108: what would last until then lasts for ever."""
+LONGEST_WINDOW_US = 2 * END_OF_TIME_US - 1
+"""A window of this size is one without an end, whatever comes into it; it fits 64 bits."""
 SHIFT_US = 26 * HOUR_US
 """How far clocks of a place have ever been put forward or back at once, at most: across the date line."""
 DEFAULT_LONGEST_US = DAY_US
@@ -57,7 +61,7 @@ class Grid(msgspec.Struct, frozen=True):
     of the calendar are counted in local time: days since 1970-01-01, weeks since Monday, 1970-01-05, months since
     January 1970. The offset is then one of local time, too: days with an offset of six hours begin when clocks show
     06:00. A local time that clocks skip is the instant at which they skip it, plus what is skipped before; of one that
-    they show twice it is the first.
+    they show twice it is the first. Of boundaries at one instant, where clocks skip a whole day, the first counts.
 
     Parameters
     ----------

@@ -1,11 +1,11 @@
-"""Writes an answer as a table, JSON lines or Parquet, piece by piece: it is never in memory as a whole."""
+"""Writes an answer as a table, JSON lines, CSV or Parquet, piece by piece: it is never in memory as a whole."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from types import MappingProxyType
 
 import msgspec
 import polars as pl
@@ -13,9 +13,14 @@ import polars as pl
 from cluster.fjord.batch import NEVER, instant_text
 from cluster.fjord.scalars import POLARS_TYPES
 from cluster.language.columns import Schema
-from protocols.text.plain_text import columns_of, printable
+from cluster.language.window_shapes import Grid
+from cluster.local.growing_table import GrowingTable, cell_text
+from cluster.local.window_column import heading_of, window_text
 from protocols.wire.streams import FieldType
 
+NO_TYPES: Mapping[str, FieldType] = MappingProxyType({})
+_ZONES = {FieldType.TIMESTAMP: "UTC", FieldType.LOCAL_TIMESTAMP: None}
+_ISO = "%Y-%m-%dT%H:%M:%S%.f"
 PAGE_ROWS = 1_000
 """Rows of a table whose columns are equally wide."""
 
@@ -25,6 +30,7 @@ class Format(StrEnum):
 
     TABLE = "table"
     JSON = "json"
+    CSV = "csv"
     PARQUET = "parquet"
 
 
@@ -36,68 +42,107 @@ def json_lines(pieces: Iterable[pl.DataFrame]) -> Iterator[str]:
             yield msgspec.json.encode(line).decode()
 
 
-def table_lines(pieces: Iterable[pl.DataFrame], columns: Schema) -> Iterator[str]:
-    """Yield the lines of a table. Its columns are as wide as the first rows need, and become no narrower."""
-    names = ["start", "end", *(each.name for each in columns)]
-    right = [False, False, *(each.type in (FieldType.INTEGER, FieldType.REAL) for each in columns)]
-    widths = [len(name) for name in names]
-    heading = [names]
+def table_lines(pieces: Iterable[pl.DataFrame], columns: Schema, grid: Grid | None = None) -> Iterator[str]:
+    """Yield the lines of a table. Its columns are as wide as the first rows need, and become no narrower.
+
+    Parameters
+    ----------
+    pieces
+        The answer, as for :func:`json_lines`.
+    columns
+        Its columns.
+    grid
+        The windows that its rows are of: they are shown, and not when each row is valid; None if there are none.
+    """
+    valid = ["start", "end"] if grid is None else [heading_of(grid)]
+    names = [*valid, *(each.name for each in columns)]
+    right = [*(False for _ in valid), *(each.type in (FieldType.INTEGER, FieldType.REAL) for each in columns)]
+    table = GrowingTable(names)
     for piece in pieces:
         for page in piece.iter_slices(PAGE_ROWS):
-            cells = [_cells(*row) for row in page.iter_rows()]
-            widths = [max(width, *(columns_of(row[at]) for row in cells)) for at, width in enumerate(widths)]
-            for row in (*heading, *cells):
-                yield "  ".join(
-                    _filled(cell, width, to_right=to_right)
-                    for cell, width, to_right in zip(row, widths, right, strict=True)
-                ).rstrip()
-            heading = []
-    if heading:
+            cells = [[*_valid(start_us, end_us, grid), *_cells(row)] for start_us, end_us, row in page.iter_rows()]
+            yield from table.lines(cells, right)
+    if table.is_empty:
         yield "no rows"
 
 
-def write_parquet(pieces: Iterable[pl.DataFrame], columns: Schema, path: Path) -> int:
+def csv_lines(pieces: Iterable[pl.DataFrame], columns: Schema) -> Iterator[str]:
+    """Yield the lines of CSV, names first: NULL, or an end that never comes, is empty, and an empty text is quoted."""
+    names = _names(columns)
+    yield _csv(pl.DataFrame(schema=dict.fromkeys(names, pl.String)), header=True)
+    row = pl.Struct({each.name: POLARS_TYPES[each.type] for each in columns})
+    for piece in pieces:
+        for page in piece.iter_slices(PAGE_ROWS):
+            bounds = [pl.Series(map(instant_text, page[each]), dtype=pl.String) for each in ("start_us", "end_us")]
+            values = page["row"].str.json_decode(row).struct.unnest()
+            if page.height:
+                yield _csv(pl.DataFrame([*bounds, *values], schema=names), header=False)
+
+
+def _csv(rows: pl.DataFrame, *, header: bool) -> str:
+    return rows.write_csv(include_header=header).removesuffix("\n")
+
+
+def write_parquet(
+    pieces: Iterable[pl.DataFrame], columns: Schema, path: Path, types: Mapping[str, FieldType] = NO_TYPES
+) -> int:
     """Write a Parquet file with a column for start, end (NULL: never) and each column of the answer; return its rows.
 
-    A query may have columns of these names: then the interval is in ``fjord_start`` and ``fjord_end``.
+    Parameters
+    ----------
+    pieces
+        Of the answer.
+    columns
+        Of the query. It may have columns called start or end: then the interval is in ``fjord_start`` and
+        ``fjord_end``.
+    path
+        Of the file.
+    types
+        By name of a column: the type of which the answer has texts, such as timestamps.
     """
     import pyarrow.parquet as pq  # noqa: PLC0415 - nothing else here needs it
 
-    names = {each.name.casefold() for each in columns}
-    start, end = ("fjord_start", "fjord_end") if names & {"start", "end"} else ("start", "end")
-    row = pl.Struct({each.name: POLARS_TYPES[each.type] for each in columns})
     empty = pl.DataFrame(schema={"start_us": pl.Int64, "end_us": pl.Int64, "row": pl.String})
-    schema = _typed(empty, row, start, end).to_arrow().schema
+    schema = _typed(empty, columns, types).to_arrow().schema
     count = 0
     with pq.ParquetWriter(path, schema) as writer:
         for piece in pieces:
-            writer.write_table(_typed(piece, row, start, end).to_arrow().cast(schema))
+            writer.write_table(_typed(piece, columns, types).to_arrow().cast(schema))
             count += piece.height
     return count
 
 
-def _typed(piece: pl.DataFrame, row: pl.Struct, start: str, end: str) -> pl.DataFrame:
-    return piece.select(
+def _names(columns: Schema) -> list[str]:
+    """Return the names of columns, with those of the interval before them."""
+    names = {each.name.casefold() for each in columns}
+    bounds = ("fjord_start", "fjord_end") if names & {"start", "end"} else ("start", "end")
+    return [*bounds, *(each.name for each in columns)]
+
+
+def _typed(piece: pl.DataFrame, columns: Schema, types: Mapping[str, FieldType]) -> pl.DataFrame:
+    start, end, *_ = _names(columns)
+    row = pl.Struct({each.name: POLARS_TYPES[each.type] for each in columns})
+    found = piece.select(
         pl.col("start_us").cast(pl.Datetime("us", "UTC")).alias(start),
         pl.when(pl.col("end_us") < NEVER).then("end_us").cast(pl.Datetime("us", "UTC")).alias(end),
         pl.col("row").str.json_decode(row),
     ).unnest("row")
+    return found.with_columns(_instants(name, _ZONES[kind]) for name, kind in types.items() if kind in _ZONES)
 
 
-def _cells(start_us: int, end_us: int, row: str) -> list[str]:
-    values = msgspec.json.decode(row).values()
-    return [instant_text(start_us) or "", instant_text(end_us) or "never", *map(_cell, values)]
+def _instants(name: str, zone: str | None) -> pl.Expr:
+    """Return the instants that an answer has as texts, those too as numbers that no calendar reaches."""
+    texts = pl.col(name)
+    written = texts.str.strip_suffix("Z").str.to_datetime(_ISO, time_unit="us", strict=False)
+    beyond = texts.str.extract(r"^(-?\d+)us$").cast(pl.Int64).cast(pl.Datetime("us"))
+    return pl.coalesce(written, beyond).dt.replace_time_zone(zone).alias(name)
 
 
-def _filled(cell: str, width: int, *, to_right: bool) -> str:
-    space = " " * (width - columns_of(cell))
-    return space + cell if to_right else cell + space
+def _valid(start_us: int, end_us: int, grid: Grid | None) -> list[str]:
+    if grid is not None:
+        return [window_text(grid, start_us, end_us)]
+    return [instant_text(start_us) or "", instant_text(end_us) or "never"]
 
 
-def _cell(value: Any) -> str:
-    if value is None:
-        return "NULL"
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    # A line of a table is a line of the terminal.
-    return printable(value, lines=False) if isinstance(value, str) else msgspec.json.encode(value).decode()
+def _cells(row: str) -> list[str]:
+    return [cell_text(each) for each in msgspec.json.decode(row).values()]

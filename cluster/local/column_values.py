@@ -11,6 +11,8 @@ from protocols.wire.streams import FieldType
 
 SAMPLE_ROWS = 1_000
 """Rows of a sample, which shows for most columns whether their values cannot be read as a type."""
+_THOUSANDS = r"^[+-]?[0-9]{1,3}(?:\.[0-9]{3})+(?:,[0-9]*)?$"
+"""Where a comma stands before decimals, points may stand before thousands: 1.013,25."""
 _TRUTH = {"true": True, "1": True, "false": False, "0": False}
 
 
@@ -29,14 +31,15 @@ def type_of(dtype: pl.DataType) -> FieldType | None:
     return None
 
 
-def read_column(name: str, dtype: pl.DataType, type_: FieldType) -> pl.Expr | None:
+def read_column(name: str, dtype: pl.DataType, type_: FieldType, decimal: str = ".") -> pl.Expr | None:
     """Return a column with a type of FjordSQL, NULL where a value cannot be read; None if no value can.
 
-    Texts may be read as numbers and truth values, whole numbers as reals, and all of these as texts.
+    Texts may be read as numbers and truth values, whole numbers as reals, and all of these as texts; `decimal` stands
+    before the decimals of numbers in texts. If that is a comma, points may stand before thousands.
     """
     found = pl.col(name)
     if isinstance(dtype, pl.String) and type_ is not FieldType.TEXT:
-        return read_text(found, type_)
+        return read_text(found, type_, decimal)
     known = type_of(dtype)
     becomes_text = type_ is FieldType.TEXT and (dtype.is_numeric() or dtype == pl.Boolean)
     becomes_real = type_ is FieldType.REAL and dtype.is_integer()
@@ -48,9 +51,13 @@ def read_column(name: str, dtype: pl.DataType, type_: FieldType) -> pl.Expr | No
     return found.cast(POLARS_TYPES[type_]).alias(name)
 
 
-def read_text(texts: pl.Expr, type_: FieldType) -> pl.Expr:
+def read_text(texts: pl.Expr, type_: FieldType, decimal: str = ".") -> pl.Expr:
     """Return the values that texts represent, NULL where a text is not a value of the type."""
     trimmed = texts.str.strip_chars()
+    if decimal != "." and type_ is FieldType.REAL:
+        grouped, pointed = trimmed.str.contains(_THOUSANDS), trimmed.str.contains(".", literal=True)
+        without = trimmed.str.replace_all(".", "", literal=True)
+        trimmed = pl.when(grouped).then(without).when(~pointed).then(trimmed).str.replace(decimal, ".", literal=True)
     if type_ is FieldType.BOOLEAN:
         return trimmed.str.to_lowercase().replace_strict(_TRUTH, default=None, return_dtype=pl.Boolean)
     return trimmed.cast(POLARS_TYPES[type_], strict=False)

@@ -17,6 +17,8 @@ from protocols.command_line.options import byte_size_option
 from protocols.text.plain_text import printable
 
 if TYPE_CHECKING:
+    import polars as pl
+
     from cluster.expressions.user_functions import UserFunction
     from cluster.language.parameter_values import Value
     from cluster.local.answer_formats import Format
@@ -24,8 +26,8 @@ if TYPE_CHECKING:
     from cluster.local.tried_query import Files
     from cluster.local.trying import Trial
 
-FORMATS = ("table", "json", "parquet")
-_BY_SUFFIX = {".parquet": "parquet", ".jsonl": "json", ".ndjson": "json", ".json": "json"}
+FORMATS = ("table", "json", "csv", "parquet")
+_BY_SUFFIX = {".parquet": "parquet", ".csv": "csv", ".jsonl": "json", ".ndjson": "json", ".json": "json"}
 SHOWN_FROM_ROWS = 1_000_000
 """Files with fewer rows are read before a progress bar could be seen."""
 
@@ -46,6 +48,20 @@ def try_query(
     time_column: Annotated[
         list[str] | None,
         typer.Option(metavar="[STREAM=]NAME", help="Column of instants in files of streams; time unless given."),
+    ] = None,
+    time_unit: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="[STREAM=]s|ms|us|ns",
+            help="Unit of instants that are numbers since 1970; whole microseconds unless given.",
+        ),
+    ] = None,
+    separator: Annotated[
+        str | None,
+        typer.Option(metavar="MARK", help="What separates values in CSV: ';', '|', tab; a comma unless given."),
+    ] = None,
+    decimal: Annotated[
+        str | None, typer.Option(metavar=".|,", help="What stands before decimals in CSV; a point unless given.")
     ] = None,
     text: Annotated[
         list[str] | None,
@@ -74,7 +90,7 @@ def try_query(
     ] = None,
     format_: Annotated[
         str | None,
-        typer.Option("--format", metavar="table|json|parquet", help="A table unless --output ends otherwise."),
+        typer.Option("--format", metavar="table|json|csv|parquet", help="A table unless --output ends otherwise."),
     ] = None,
     output: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the answer there.")] = None,
     memory: Annotated[
@@ -93,10 +109,11 @@ def try_query(
 
     from cluster.local.memory_limit import MemoryLimitError, default_limit, limited_memory
     from cluster.local.output_file import OutputFile
-    from cluster.local.tried_files import open_files, types_given
+    from cluster.local.tried_files import open_files, style_given, types_given
 
     kind = _format(format_, output)
     types = types_given(type_ or [], text or [])
+    style = style_given(separator, decimal)
     query, values = one_query(text_given(sql)), values_given(settings or [])
     written = None if output is None else OutputFile(output)
 
@@ -109,10 +126,12 @@ def try_query(
 
     with limited_memory(default_limit() if memory is None else memory, end):
         made = _functions(create or [], functions or [])
-        opened = partial(open_files, on, relation or [], time_column or [], types, made)
+        opened = partial(
+            open_files, on, relation or [], time_column or [], types, made, units=time_unit or [], style=style
+        )
         trial = _trial(query, values, opened)
         if written is None or output is None:
-            _print(_lines(trial, kind))
+            _print(_lines(trial, kind, trial.answers()))
         else:
             _write(trial, kind, written, output)
 
@@ -157,19 +176,18 @@ def _format(given: str | None, output: Path | None) -> Format:
     if given is not None and given not in FORMATS:
         raise typer.BadParameter(f"{given!r} is not one of {', '.join(FORMATS)}", param_hint="--format")
     suffix = "" if output is None else output.suffix.lower()
-    if given is None and suffix == ".csv":
-        raise typer.BadParameter(f"an answer is not written as CSV, but as {', '.join(FORMATS)}", param_hint="--output")
     found = Format(given or _BY_SUFFIX.get(suffix, "table"))
     if found is Format.PARQUET and output is None:
         raise typer.BadParameter("a Parquet file needs a name: --output FILE", param_hint="--format")
     return found
 
 
-def _lines(trial: Trial, kind: Format) -> Iterator[str]:
-    from cluster.local.answer_formats import Format, json_lines, table_lines
+def _lines(trial: Trial, kind: Format, pieces: Iterable[pl.DataFrame]) -> Iterator[str]:
+    from cluster.local.answer_formats import Format, csv_lines, json_lines, table_lines
 
-    pieces = trial.answers()
-    return json_lines(pieces) if kind is Format.JSON else table_lines(pieces, trial.columns)
+    if kind is Format.JSON:
+        return json_lines(pieces)
+    return csv_lines(pieces, trial.columns) if kind is Format.CSV else table_lines(pieces, trial.columns, trial.grid)
 
 
 def _print(lines: Iterable[str]) -> None:
@@ -190,7 +208,7 @@ def _print(lines: Iterable[str]) -> None:
 
 def _write(trial: Trial, kind: Format, file: OutputFile, output: Path) -> None:
     """Write a file; a device or a pipe is written to as answers arrive."""
-    from cluster.local.answer_formats import Format, json_lines, table_lines, write_parquet
+    from cluster.local.answer_formats import Format, write_parquet
 
     if kind is Format.PARQUET and not file.is_whole:
         raise ClusterError(f"{output} is not a file, and Parquet is written to files only", hint="use --format json")
@@ -198,11 +216,10 @@ def _write(trial: Trial, kind: Format, file: OutputFile, output: Path) -> None:
         with file.writing() as path, _progress(trial.rows) as progress:
             pieces = trial.answers(progress=progress)
             if kind is Format.PARQUET:
-                write_parquet(pieces, trial.columns, path)
+                write_parquet(pieces, trial.columns, path, trial.types)
             else:
-                lines = json_lines(pieces) if kind is Format.JSON else table_lines(pieces, trial.columns)
                 with path.open("w", encoding="utf-8") as opened:
-                    opened.writelines(f"{line}\n" for line in lines)
+                    opened.writelines(f"{line}\n" for line in _lines(trial, kind, pieces))
     except OSError as error:
         raise ClusterError(f"{output} cannot be written: {error.strerror or error}") from None
     typer.echo(f"written: {output}", err=True)

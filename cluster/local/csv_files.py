@@ -1,7 +1,7 @@
 """CSV files: their names, their types, and whether every line has as many values as the first one has names.
 
 Polars reads what is missing at the end of a line as NULL, renames columns of the same name, and its errors name no
-lines. So lines are checked before: by counting commas or, in a file with quotes, value by value.
+lines. So lines are checked before: by counting separators or, in a file with quotes, value by value.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import csv
 import re
 from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass
 from itertools import islice
 from operator import methodcaller
 from pathlib import Path
@@ -26,13 +27,49 @@ BLOCK_BYTES = 1 << 20
 LONGEST_VALUE = 2**31 - 1
 """Most characters of a value."""
 
-_VALUE = r'(?:[^",\r\n]*|"(?:[^"]|"")*")'
-_RECORD = re.compile(rf"{_VALUE}(?:,{_VALUE})*\s*")
-_COMMAS = methodcaller("count", b",")
-_OTHER_SEPARATORS = re.compile(r"[;|\t]")
+_MARKS = {",": "comma", ";": "semicolon", "\t": "tab"}
+_OTHER_SEPARATORS = re.compile(r"[,;|\t]")
 
 
-def scan_csv(path: Path, as_written: Collection[str]) -> pl.LazyFrame:
+@dataclass(frozen=True, slots=True)
+class CsvStyle:
+    """How CSV is written.
+
+    Parameters
+    ----------
+    separator
+        What stands between two values: one character of ASCII.
+    decimal
+        What stands before the decimals of a number, a point or a comma.
+    """
+
+    separator: str = ","
+    decimal: str = "."
+
+    @property
+    def separators(self) -> str:
+        """What separates values, in words."""
+        mark = _MARKS.get(self.separator)
+        return f"{mark}s" if mark else repr(self.separator)
+
+    @property
+    def a_separator(self) -> str:
+        """One of them, in words."""
+        mark = _MARKS.get(self.separator)
+        return f"a {mark}" if mark else repr(self.separator)
+
+    @property
+    def record(self) -> re.Pattern[str]:
+        """The pattern of a line."""
+        mark = re.escape(self.separator)
+        value = rf'(?:[^"{mark}\r\n]*|"(?:[^"]|"")*")'
+        return re.compile(rf"{value}(?:{mark}{value})*\s*")
+
+
+USUAL_STYLE = CsvStyle()
+
+
+def scan_csv(path: Path, as_written: Collection[str], style: CsvStyle = USUAL_STYLE) -> pl.LazyFrame:
     """Return a scan of a file, its columns of the types that all of their values have. Blank lines are no rows.
 
     Integers may be too large for 64 bits. Instants stay texts.
@@ -43,46 +80,49 @@ def scan_csv(path: Path, as_written: Collection[str]) -> pl.LazyFrame:
         The file.
     as_written
         Names of columns whose values stay texts, in lower case.
+    style
+        How it is written.
 
     Raises
     ------
     TableFileError
         If a line does not match the first one; the message names it.
     """
-    names, lines = _header(path)
-    if not _check(path, len(names), lines):
+    names, lines = _header(path, style)
+    if not _check(path, len(names), lines, style):
         return pl.LazyFrame(schema=dict.fromkeys(names, pl.String))
-    format_: dict[str, Any] = {"glob": False, "has_header": False, "skip_lines": lines}
+    format_: dict[str, Any] = {"glob": False, "has_header": False, "skip_lines": lines, "separator": style.separator}
+    format_["decimal_comma"] = style.decimal == ","
     written = {name: pl.String for name in names if folded(name) in as_written}
     guessed = pl.scan_csv(
         path, new_columns=names, infer_schema_length=None, schema_overrides=written, **format_
     ).collect_schema()  # fmt: skip
     rows = pl.scan_csv(path, schema=guessed, **format_)
     texts = [name for name, dtype in guessed.items() if dtype == pl.String and name not in written]
-    return rows.with_columns(_numbers(rows, texts)).filter(~pl.all_horizontal(pl.all().is_null()))
+    return rows.with_columns(_numbers(rows, texts, style)).filter(~pl.all_horizontal(pl.all().is_null()))
 
 
-def numbered_records(path: Path) -> Iterator[tuple[int, list[str]]]:
+def numbered_records(path: Path, style: CsvStyle = USUAL_STYLE) -> Iterator[tuple[int, list[str]]]:
     """Yield the values of a file's lines with the number of the line in which they end; none of blank lines."""
     with path.open(newline="", encoding="utf-8-sig", errors="replace") as file:
-        reader = _reader(file)
+        reader = _reader(file, style)
         yield from ((reader.line_num, values) for values in islice(reader, 1, None) if any(values))
 
 
-def _numbers(rows: pl.LazyFrame, texts: Collection[str]) -> list[pl.Expr]:
+def _numbers(rows: pl.LazyFrame, texts: Collection[str], style: CsvStyle) -> list[pl.Expr]:
     """Return as numbers the columns of texts that Polars does not read so: " 5", "nan"."""
     found: dict[str, pl.Expr] = {}
     for type_ in (FieldType.INTEGER, FieldType.REAL):
-        reading = {name: read_text(pl.col(name), type_) for name in texts if name not in found}
+        reading = {name: read_text(pl.col(name), type_, style.decimal) for name in texts if name not in found}
         found |= {name: reading[name] for name in read_as_a_whole(rows, reading)}
     return list(found.values())
 
 
-def _header(path: Path) -> tuple[list[str], int]:
+def _header(path: Path, style: CsvStyle) -> tuple[list[str], int]:
     """Return the names in the first line, and how many lines it takes."""
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
-            reader = _reader(file)
+            reader = _reader(file, style)
             names = [each.strip() for each in next(reader, [])]
             lines = reader.line_num
     except UnicodeDecodeError:
@@ -92,43 +132,48 @@ def _header(path: Path) -> tuple[list[str], int]:
     if not any(names):
         raise TableFileError(f"the first line of {path} has no names", hint="the first line names the columns")
     if len(names) == 1 and _OTHER_SEPARATORS.search(names[0]):
-        raise TableFileError(f"the first line of {path} has one name, {names[0]!r}: values are separated by commas")
+        raise TableFileError(
+            f"the first line of {path} has one name, {names[0]!r}: values are separated by {style.separators}",
+            hint="--separator ';' (or '|', or tab) says how they are separated, --decimal , how decimals are written",
+        )
     if twice := sorted({each for each in names if each and names.count(each) > 1}):
         raise TableFileError(f"the first line of {path} names {twice[0]!r} twice", hint="give each column its own name")
     return [name or f"column {number}" for number, name in enumerate(names, start=1)], lines
 
 
-def _check(path: Path, columns: int, header_lines: int) -> bool:
+def _check(path: Path, columns: int, header_lines: int, style: CsvStyle) -> bool:
     """Return whether a file has rows; raise if one of them does not have a value for each column."""
     number, rows = 0, False
+    mark = style.separator.encode()
+    marks = methodcaller("count", mark)
     with path.open("rb") as file:
         while block := file.read(BLOCK_BYTES):
             block += file.readline()
             if b'"' in block:
-                return _check_values(path, columns)
+                return _check_values(path, columns, style)
             if not block.isascii():
                 _check_text(path, block, number)
             lines = block.split(b"\n")[: None if not block.endswith(b"\n") else -1]
-            if set(map(_COMMAS, lines)) != {columns - 1}:
+            if set(map(marks, lines)) != {columns - 1}:
                 for line, text in enumerate(lines, start=number + 1):
-                    if text.strip() and text.count(b",") != columns - 1:
-                        raise _ragged(path, line, text.count(b",") + 1, columns)
+                    if text.replace(mark, b"x").strip() and marks(text) != columns - 1:
+                        raise _ragged(path, line, marks(text) + 1, columns, style)
             number += len(lines)
             rows = rows or number > header_lines
     return rows
 
 
-def _check_values(path: Path, columns: int) -> bool:
+def _check_values(path: Path, columns: int, style: CsvStyle) -> bool:
     """Check a file with quotes as :func:`_check` does one without."""
     raw: list[str] = []
     begins, rows = 1, -1
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
-            reader = _reader(_noted(file, raw))
+            reader, record = _reader(_noted(file, raw), style), style.record
             for values in reader:
                 if values and len(values) != columns:
-                    raise _ragged(path, begins, len(values), columns)
-                if any('"' in value for value in values) and not _RECORD.fullmatch("".join(raw)):
+                    raise _ragged(path, begins, len(values), columns, style)
+                if any('"' in value for value in values) and not record.fullmatch("".join(raw)):
                     raise _quoted(path, begins)
                 raw.clear()
                 begins = reader.line_num + 1
@@ -140,9 +185,9 @@ def _check_values(path: Path, columns: int) -> bool:
     return rows > 0
 
 
-def _reader(lines: Iterable[str]) -> Any:
+def _reader(lines: Iterable[str], style: CsvStyle) -> Any:
     csv.field_size_limit(LONGEST_VALUE)  # the default is 128 KiB, for the whole process
-    return csv.reader(lines, strict=True)
+    return csv.reader(lines, strict=True, delimiter=style.separator)
 
 
 def _noted(lines: Iterable[str], into: list[str]) -> Iterator[str]:
@@ -168,12 +213,12 @@ def _line_not_utf8(path: Path) -> int:
     return 1  # the file has changed meanwhile
 
 
-def _ragged(path: Path, line: int, values: int, names: int) -> TableFileError:
+def _ragged(path: Path, line: int, values: int, names: int, style: CsvStyle) -> TableFileError:
     has = "1 value" if values == 1 else f"{values} values"
     named = "1 name" if names == 1 else f"{names} names"
     return TableFileError(
         f"line {line} of {path} has {has}; the first line has {named}",
-        hint="put a value that contains a comma in double quotes; leave a missing value empty",
+        hint=f"put a value that contains {style.a_separator} in double quotes; leave a missing value empty",
     )
 
 

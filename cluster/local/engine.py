@@ -231,6 +231,7 @@ class LocalEngine:
                     reached_us,
                     begun_us,
                     dict(self._watermarks_us),
+                    lost_us=sent.lost_us,
                 )
             )
             counted.append(sent.counters)

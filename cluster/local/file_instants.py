@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import polars as pl
+
+from cluster.local.time_units import TimeUnit
 
 MOST_US = 2**61
 """Instants are no further from 1970 than this, so that the ends of windows fit into 64 bits as well."""
@@ -13,13 +16,23 @@ _ZONE = r"T.*(?:[zZ]|[+-]\d\d(?::?\d\d)?)$"
 """The zone at the end of a text; after the T, since a date has hyphens as well."""
 
 
+_NUMBER = r"^[+-]?\d+$"
 _PATTERNS = ("%Y-%m-%dT%H:%M:%S%.f", "%Y-%m-%dT%H:%M")
 
 
-def instants(column: str, dtype: pl.DataType) -> pl.Expr | None:
+def instants(column: str, dtype: pl.DataType, unit: TimeUnit | None = None, decimal: str = ".") -> pl.Expr | None:
     """Return the instants of a column, NULL where there is none; None if a column of its type holds none.
 
-    Integers are microseconds since 1970, texts are written as in ISO 8601, with a space or a ``T``.
+    Texts are written as in ISO 8601, with a space or a ``T``, or are numbers.
+
+    Parameters
+    ----------
+    column, dtype
+        Its name and type.
+    unit
+        Of numbers since 1970. If it is given, they need not be whole; else they are whole microseconds.
+    decimal
+        What stands before the decimals of numbers in texts.
     """
     found = pl.col(column)
     if isinstance(dtype, pl.Datetime):
@@ -27,15 +40,26 @@ def instants(column: str, dtype: pl.DataType) -> pl.Expr | None:
     elif dtype == pl.Date:
         read = found.cast(pl.Datetime("us")).to_physical()
     elif dtype.is_integer() or dtype == pl.Null:
-        read = found.cast(pl.Int64, strict=False)
+        read = (unit or TimeUnit.MICROSECONDS).of_whole(found.cast(pl.Int64, strict=False))
+    elif unit is not None and (dtype.is_float() or dtype.is_decimal()):
+        read = unit.of_reals(found.cast(pl.Float64))
     elif isinstance(dtype, pl.String):
-        read = written_instants(found)
+        read = written_instants(found, unit=unit, decimal=decimal)
     else:
         return None
     return pl.when(read.is_between(-MOST_US, MOST_US)).then(read)
 
 
-def written_instants(texts: pl.Expr, *, numbers: bool = True) -> pl.Expr:
+def are_numbers(column: str, dtype: pl.DataType) -> pl.Expr:
+    """Return whether the instants of a column are numbers."""
+    if isinstance(dtype, pl.String):
+        return pl.col(column).str.strip_chars().str.contains(_NUMBER).fill_null(value=False)
+    return pl.lit(value=dtype.is_numeric())
+
+
+def written_instants(
+    texts: pl.Expr, *, numbers: bool = True, unit: TimeUnit | None = None, decimal: str = "."
+) -> pl.Expr:
     """Return the instants that texts represent, NULL where a text is not an instant.
 
     Parameters
@@ -43,9 +67,12 @@ def written_instants(texts: pl.Expr, *, numbers: bool = True) -> pl.Expr:
     texts
         As in ISO 8601, with a space or a ``T``.
     numbers
-        Whether a text may also be a number of microseconds since 1970.
+        Whether a text may also be a number since 1970.
+    unit, decimal
+        Of numbers. If a unit is given, they need not be whole; else they are whole microseconds.
     """
-    ways = (_without_zone, _with_zone, _of_day, *((_number,) if numbers else ()))
+    number = _number if unit is None else partial(unit.of_texts, decimal=decimal)
+    ways = (_without_zone, _with_zone, _of_day, *((number,) if numbers else ()))
     return texts.map_batches(lambda held: _read(held, ways), return_dtype=pl.Int64, is_elementwise=True)
 
 
@@ -77,7 +104,7 @@ def _of_day(texts: pl.Series) -> pl.Series:
 
 
 def _number(texts: pl.Series) -> pl.Series:
-    return texts.set(~texts.str.contains(r"^[+-]?\d+$").fill_null(value=False), None).cast(pl.Int64, strict=False)
+    return texts.set(~texts.str.contains(_NUMBER).fill_null(value=False), None).cast(pl.Int64, strict=False)
 
 
 def _first(moments: list[pl.Series]) -> pl.Series:

@@ -13,6 +13,7 @@ from cluster.language.columns import Column, Schema
 from cluster.local.errors import TableFileError
 from cluster.local.stream_files import BATCH_ROWS, StreamFile, schema_of_fields
 from cluster.local.table_files import TableFile
+from cluster.local.time_units import are_mixed, mixed_units
 from protocols.wire.streams import FieldType, StreamSchema
 
 
@@ -50,6 +51,11 @@ class JoinedFiles:
         """The files as messages name them."""
         return f"{self.tables[0].name} and {len(self.tables) - 1} more"
 
+    @property
+    def unit_given(self) -> bool:
+        """Whether a unit of their instants was given."""
+        return all(each.unit_given for each in self._files)
+
     def schema(self, stream: str) -> StreamSchema:
         """Return the schema of their stream."""
         return schema_of_fields(stream, self.columns)
@@ -60,7 +66,7 @@ class JoinedFiles:
         Raises
         ------
         TableFileError
-            If rows have no stamp; the message names their lines.
+            If rows have no stamp, or stamps that are numbers of several units; the message names their lines.
         """
         in_order = [each.check() for each in self._files]
         self.rows = sum(each.rows for each in self._files)
@@ -68,8 +74,15 @@ class JoinedFiles:
         held = [each.span_us for each in self._files if each.rows]
         if held:
             self.span_us = (held[0][0], max(last_us for _, last_us in held))
+            self._check_units()
         self._in_order = all(in_order) and all(last_us <= first_us for (_, last_us), (first_us, _) in pairwise(held))
         return self._in_order
+
+    def _check_units(self) -> None:
+        if are_mixed(*self.span_us):
+            for file in self._files:
+                if early := file.early_numbers():
+                    raise mixed_units(file.name, early, ", and other files have later ones")
 
     def batches(self, columns: Collection[str], *, batch_rows: int = BATCH_ROWS) -> Iterator[pl.DataFrame]:
         """Yield their rows in the order of their stamps, as :meth:`StreamFile.batches` does."""

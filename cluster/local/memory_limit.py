@@ -18,15 +18,14 @@ from pathlib import Path
 from typing import Final
 
 from cluster.errors import ClusterError
-from cluster.fjord.graph import NOW
+from cluster.fjord.at_work import NOW
+from protocols.text.byte_sizes import format_byte_size
 
 EVERY_SECONDS: Final = 0.02
 """Between two measurements a process grows by some ten megabytes, not gigabytes."""
 LEAST_BYTES: Final = 256 * 1024**2
 """A default limit is not lower: libraries alone take half of it."""
 _PROC, _CGROUP = Path("/proc"), Path("/sys/fs/cgroup")
-_UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB")
-_UNIT_STEP: Final = 1024
 
 
 class MemoryLimitError(ClusterError):
@@ -43,24 +42,12 @@ class MemoryLimitError(ClusterError):
     def __init__(self, limit_bytes: int, operator: str | None) -> None:
         at_work = "while files were read" if operator is None else f"in operator {operator}"
         super().__init__(
-            f"the query needs more memory than {in_words(limit_bytes)}: {at_work}",
+            f"the query needs more memory than {format_byte_size(limit_bytes)}: {at_work}",
             hint="make its windows shorter or their steps longer, join on columns that must be equal, try it on a "
             "part of the files, or allow more with --memory",
         )
         self.limit_bytes = limit_bytes
         self.operator = operator
-
-
-def in_words(size: int) -> str:
-    """Return a size in human-readable form.
-
-    >>> in_words(6_442_450_944)
-    '6.0 GiB'
-    """
-    left, unit = float(size), 0
-    while left >= _UNIT_STEP and unit < len(_UNITS) - 1:
-        left, unit = left / _UNIT_STEP, unit + 1
-    return f"{left:.1f} {_UNITS[unit]}" if unit else f"{size} B"
 
 
 def default_limit(proc: Path = _PROC, cgroup: Path = _CGROUP) -> int:

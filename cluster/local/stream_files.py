@@ -9,8 +9,9 @@ import polars as pl
 from cluster.fjord.batch import ALWAYS, START
 from cluster.language.columns import Schema
 from cluster.local.errors import TableFileError, explained
-from cluster.local.file_instants import instants
+from cluster.local.file_instants import are_numbers, instants
 from cluster.local.table_files import TableFile
+from cluster.local.time_units import NEW_YEAR_1971_US, TimeUnit, are_mixed, mixed_units
 from protocols.text.plain_text import printable
 from protocols.wire.batches import DEFAULT_RATE_COLUMN
 from protocols.wire.streams import MOST_FIELDS, Field, StreamSchema
@@ -30,24 +31,34 @@ class StreamFile:
         The file.
     time_column
         Name of its column of instants, without regard to case; None for "time".
+    unit
+        Of instants that are numbers; None for microseconds, unless they cannot be.
 
     Raises
     ------
     TableFileError
-        If it has no such column, or no other one.
+        If it has no such column, or no other one; or if a unit is given for instants that have theirs.
     """
 
-    def __init__(self, table: TableFile, time_column: str | None = None) -> None:
+    def __init__(self, table: TableFile, time_column: str | None = None, unit: TimeUnit | None = None) -> None:
         self.table = table
         self.time_column = _time_column(table, time_column or TIME)
-        found = instants(self.time_column, table.rows.collect_schema()[self.time_column])
+        held = table.rows.collect_schema()[self.time_column]
+        found = instants(self.time_column, held, unit, table.style.decimal)
         if found is None:
-            held = table.rows.collect_schema()[self.time_column]
+            unread = "not whole numbers" if held.is_float() or held.is_decimal() else "not instants"
             raise TableFileError(
-                f"column {self.time_column!r} of {table.name} holds {str(held).lower()}, not instants",
-                hint="--time-column names another; numbers have to be whole microseconds since 1970",
+                f"column {self.time_column!r} of {table.name} holds {str(held).lower()}, {unread}",
+                hint="--time-column names another; numbers have to be whole microseconds since 1970, "
+                "unless --time-unit says what they are",
             )
-        self._stamps = found
+        if unit is not None and held.is_temporal():
+            raise TableFileError(
+                f"column {self.time_column!r} of {table.name} holds {str(held).lower()}, which has a unit of its own",
+                hint="leave --time-unit away, or write STREAM=UNIT to give it for another stream",
+            )
+        self._unit = unit
+        self._stamps, self._numbers = found, are_numbers(self.time_column, held)
         self.columns: Schema = tuple(each for each in table.columns if each.name != self.time_column)
         if not 1 <= len(self.columns) <= MOST_FIELDS:
             has = f"{len(self.columns)} columns" if self.columns else "no column"
@@ -71,6 +82,11 @@ class StreamFile:
         return (self.table,)
 
     @property
+    def unit_given(self) -> bool:
+        """Whether a unit of its instants was given."""
+        return self._unit is not None
+
+    @property
     def untyped(self) -> tuple[str, ...]:
         """Names of columns without a value, without a given type."""
         return tuple(each.name for each in self.columns if each.name in self.table.untyped)
@@ -85,7 +101,7 @@ class StreamFile:
         Raises
         ------
         TableFileError
-            If rows have no stamp; the message names their lines.
+            If rows have no stamp, or stamps that are numbers of several units; the message names their lines.
         """
         with explained(self.table.name):
             stamps = self.table.rows.select(self._stamps.alias(START)).collect(engine="streaming").to_series()
@@ -94,8 +110,20 @@ class StreamFile:
         self.rows = stamps.len()
         if self.rows:
             self.span_us = (int(stamps.min()), int(stamps.max()))  # type: ignore[arg-type] # of integers, they are
+        if self.rows and are_mixed(*self.span_us) and (early := self.early_numbers(stamps)):
+            raise mixed_units(self.name, early)
         self._in_order = stamps.is_sorted()
         return self._in_order
+
+    def early_numbers(self, stamps: pl.Series | None = None) -> str:
+        """Return the places of numbers that are before 1971 as microseconds; empty if there are none."""
+        if self._unit is not None or not self.rows or self.span_us[0] >= NEW_YEAR_1971_US:
+            return ""
+        with explained(self.table.name):
+            found = self.table.rows.select(self._stamps.alias(START), self._numbers.alias("number")).collect()
+        early = (found[START] if stamps is None else stamps) < NEW_YEAR_1971_US
+        early &= found["number"]
+        return self.table.named(early, self.time_column) if early.any() else ""
 
     def batches(self, columns: Collection[str], *, batch_rows: int = BATCH_ROWS) -> Iterator[pl.DataFrame]:
         """Yield its rows in the order of their stamps: START, whether they belong to the default rate, these columns.
@@ -117,7 +145,8 @@ class StreamFile:
         named = self.table.named(stamps.is_null(), self.time_column)
         return TableFileError(
             f"{rows} of {self.table.name} without an instant in column {self.time_column!r}: {named}",
-            hint="instants are written as 2012-03-01T07:30:00, with or without a zone, or are microseconds since 1970",
+            hint="instants are written as 2012-03-01T07:30:00, with or without a zone, or are numbers: whole "
+            "microseconds since 1970, unless --time-unit says what they are",
         )
 
 

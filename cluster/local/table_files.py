@@ -11,7 +11,7 @@ import polars as pl
 
 from cluster.language.columns import Column, Schema
 from cluster.local.column_values import read_as_a_whole, read_column, type_of, without_values
-from cluster.local.csv_files import numbered_records, scan_csv
+from cluster.local.csv_files import USUAL_STYLE, CsvStyle, numbered_records, scan_csv
 from cluster.local.errors import SHOWN_ROWS, TableFileError, explained
 from cluster.local.file_instants import written_instants
 from cluster.local.json_line_files import numbered_objects, scan_json_lines
@@ -44,6 +44,10 @@ class TableFile:
         Names of columns without a value and without a given type: they are taken for TEXT.
     values
         By name of a column: its values as FjordSQL has them.
+    nested
+        Names of columns of a JSON file that hold objects or lists.
+    style
+        How it is written, if it is CSV.
     """
 
     path: Path
@@ -53,6 +57,8 @@ class TableFile:
     unusable: tuple[str, ...]
     untyped: tuple[str, ...] = ()
     values: Mapping[str, pl.Expr] = field(default_factory=dict)
+    nested: tuple[str, ...] = ()
+    style: CsvStyle = USUAL_STYLE
 
     @property
     def name(self) -> str:
@@ -66,7 +72,16 @@ class TableFile:
             return ""
         which = "its name or type" if len(self.unusable) == 1 else "their names or types"
         names = printable(", ".join(self.unusable), lines=False)
-        return f"FjordSQL cannot read {names}, because of {which}"
+        nested = "".join(f"; {self.how_nested_of(name)}" for name in self.nested[:1])
+        return f"FjordSQL cannot read {names}, because of {which}{nested}"
+
+    def how_nested_of(self, column: str) -> str:
+        """Return how a column of a JSON file is read that holds objects or lists, in words."""
+        name = printable(column, lines=False)
+        return (
+            f"{name} holds objects or lists: --text {name} reads them as JSON, and "
+            f"JSON_VALUE({name}, '$.key' RETURNING REAL) a value in them"
+        )
 
     def fitted(self, names: Collection[str]) -> list[pl.Expr]:
         """Return these columns with the types of FjordSQL."""
@@ -108,12 +123,18 @@ class TableFile:
         """Return the lines of rows, or in a Parquet file their numbers, counted from 1."""
         if self.kind == "Parquet":
             return [row + 1 for row in rows]
-        records = numbered_records(self.path) if self.kind == "CSV" else numbered_objects(self.path)
+        records = numbered_records(self.path, self.style) if self.kind == "CSV" else numbered_objects(self.path)
         first = islice(records, max(rows, default=-1) + 1)
         return [number for row, (number, _) in enumerate(first) if row in rows]
 
 
-def open_table(path: Path, *, types: Mapping[str, FieldType] | None = None, instants: str | None = None) -> TableFile:
+def open_table(
+    path: Path,
+    *,
+    types: Mapping[str, FieldType] | None = None,
+    instants: str | None = None,
+    style: CsvStyle = USUAL_STYLE,
+) -> TableFile:
     """Return a file's table. Types are those of the file, in a CSV file those of the values.
 
     Parameters
@@ -134,7 +155,7 @@ def open_table(path: Path, *, types: Mapping[str, FieldType] | None = None, inst
     stamps = folded(instants) if instants else None
     with explained(str(path)):
         kind = _kind(path)
-        rows = _scanned(path, kind, given, stamps)
+        rows = _scanned(path, kind, given, stamps, style)
         rows = _with_normal_names(rows)
         dtypes = rows.collect_schema()
         unknown = [
@@ -155,7 +176,11 @@ def open_table(path: Path, *, types: Mapping[str, FieldType] | None = None, inst
         type_ = FieldType.INTEGER if name in dated else given.get(key) or type_of(dtype)
         if type_ is None or not _nameable(name) or key in usable:
             continue
-        read = written_instants(pl.col(name), numbers=False) if name in dated else read_column(name, dtype, type_)
+        read = (
+            written_instants(pl.col(name), numbers=False)
+            if name in dated
+            else read_column(name, dtype, type_, style.decimal)
+        )
         if read is None:
             if key == stamps:
                 continue
@@ -166,7 +191,8 @@ def open_table(path: Path, *, types: Mapping[str, FieldType] | None = None, inst
         usable[key], values[name] = Column(name, type_), read
     known = tuple(usable.values())
     left_out = tuple(name for name in dtypes if name not in values)
-    table = TableFile(path, kind, rows, known, left_out, tuple(untyped), values)
+    nested = tuple(name for name in left_out if kind == "JSON lines" and dtypes[name].is_nested() and _nameable(name))
+    table = TableFile(path, kind, rows, known, left_out, tuple(untyped), values, nested, style)
     for column in known:
         if column.name.casefold() in given and column.name.casefold() != stamps:
             _check_values(table, column, dtypes[column.name])
@@ -191,9 +217,11 @@ def _kind(path: Path) -> str:
     return kind
 
 
-def _scanned(path: Path, kind: str, given: Mapping[str, FieldType], instants: str | None) -> pl.LazyFrame:
+def _scanned(
+    path: Path, kind: str, given: Mapping[str, FieldType], instants: str | None, style: CsvStyle
+) -> pl.LazyFrame:
     if kind == "CSV":
-        return scan_csv(path, {*given, *([instants] if instants else [])})
+        return scan_csv(path, {*given, *([instants] if instants else [])}, style)
     if kind == "JSON lines":
         return scan_json_lines(path, {name for name, type_ in given.items() if type_ is FieldType.TEXT})
     return pl.scan_parquet(path, glob=False)

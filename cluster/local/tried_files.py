@@ -6,20 +6,24 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from glob import has_magic
 from pathlib import Path
+from typing import NamedTuple
 
 import typer
 
 from cluster.errors import ClusterError
 from cluster.expressions.user_functions import UserFunction
-from cluster.language.errors import did_you_mean
+from cluster.local.csv_files import USUAL_STYLE, CsvStyle
 from cluster.local.joined_files import JoinedFiles
 from cluster.local.stream_files import TIME, StreamFile
 from cluster.local.table_files import open_table
+from cluster.local.time_units import TimeUnit
 from cluster.local.tried_query import Files, StreamFiles
+from protocols.text.closeness import did_you_mean
 from protocols.wire.names import WORD, folded, normal
 from protocols.wire.streams import FIELD_TYPES, FieldType
 
 _NAMED = re.compile(rf"(?P<name>{WORD})=(?P<value>.+)", re.DOTALL)
+_NO_SEPARATORS = frozenset("\"'\r\n .+-_")
 _TYPES = {type_.value.upper(): type_ for type_ in FIELD_TYPES}
 
 
@@ -57,6 +61,9 @@ def open_files(
     time_columns: Sequence[str],
     types: Mapping[str, FieldType],
     functions: tuple[UserFunction, ...] = (),
+    *,
+    units: Sequence[str] = (),
+    style: CsvStyle = USUAL_STYLE,
 ) -> Files:
     """Open all files.
 
@@ -72,6 +79,10 @@ def open_files(
         By name of a column, in lower case.
     functions
         What the query may call.
+    units
+        Units of instants that are numbers: one for all streams, and STREAM=UNIT for some.
+    style
+        How CSV is written.
 
     Raises
     ------
@@ -91,16 +102,41 @@ def open_files(
     if len(streams.get("", ("", []))[1]) > 1:
         reason = "there are two files without a name: --on STREAM=FILE names a stream"
         raise typer.BadParameter(reason, param_hint="--on")
-    stamps = _time_columns(time_columns, streams)
-    opened = {
-        name: _stream(name, paths, types, stamps.get(key) or stamps.get("", TIME))
-        for key, (name, paths) in streams.items()
-    }
+    stamps = _of_streams(time_columns, streams, "--time-column", "columns of instants")
+    given = {key: _unit(unit) for key, unit in _of_streams(units, streams, "--time-unit", "units").items()}
+    opened = {}
+    for key, (name, paths) in streams.items():
+        instants = _Instants(stamps.get(key) or stamps.get("", TIME), given.get(key) or given.get(""))
+        opened[name] = _stream(name, paths, types, instants, style)
     unnamed = opened.pop("", None)
-    read = {name: open_table(Path(path), types=types) for name, (path, *_) in tables.values()}
+    read = {name: open_table(Path(path), types=types, style=style) for name, (path, *_) in tables.values()}
     found = Files(opened, read, unnamed, functions)
     _check_types(types, found)
+    if style != USUAL_STYLE and all(each.kind != "CSV" for each in found.tables):
+        option = "--separator" if style.separator != USUAL_STYLE.separator else "--decimal"
+        raise typer.BadParameter("none of the files is CSV", param_hint=option)
     return found
+
+
+def style_given(separator: str | None, decimal: str | None) -> CsvStyle:
+    """Return how CSV is written, given the options about that.
+
+    Raises
+    ------
+    typer.BadParameter
+        If there can be no such CSV.
+    """
+    mark = {"tab": "\t", "\\t": "\t", None: ","}.get(separator, separator or "")
+    point = "." if decimal is None else decimal
+    if len(mark) != 1 or not mark.isascii() or mark.isalnum() or mark in _NO_SEPARATORS:
+        reason = f"{separator!r} is not one mark that can stand between values, such as ';', '|' or tab"
+        raise typer.BadParameter(reason, param_hint="--separator")
+    if point not in {".", ","}:
+        raise typer.BadParameter(f"{decimal!r} is neither a point nor a comma", param_hint="--decimal")
+    if point == mark:
+        reason = "it separates values, too: --separator ';' (or '|', or tab) names another mark for that"
+        raise typer.BadParameter(reason, param_hint="--decimal")
+    return CsvStyle(mark, point)
 
 
 def _named(given: Sequence[str]) -> dict[str, tuple[str, list[str]]]:
@@ -113,25 +149,39 @@ def _named(given: Sequence[str]) -> dict[str, tuple[str, list[str]]]:
     return found
 
 
-def _time_columns(given: Sequence[str], streams: Mapping[str, object]) -> dict[str, str]:
+def _of_streams(given: Sequence[str], streams: Mapping[str, object], option: str, what: str) -> dict[str, str]:
+    """Return what is given for all streams, and for some: by name of a stream in lower case, "" for all."""
     found: dict[str, str] = {}
-    for key, (name, columns) in _named(given).items():
-        if len(columns) > 1:
-            stream = name or "all streams"
-            raise typer.BadParameter(f"there are two columns of instants for {stream}", param_hint="--time-column")
+    for key, (name, values) in _named(given).items():
+        if len(values) > 1:
+            raise typer.BadParameter(f"there are two {what} for {name or 'all streams'}", param_hint=option)
         if key and key not in streams:
-            raise typer.BadParameter(f"--on {name}=FILE is missing", param_hint="--time-column")
-        found[key] = normal(columns[0])
+            raise typer.BadParameter(f"--on {name}=FILE is missing", param_hint=option)
+        found[key] = normal(values[0])
     return found
 
 
-def _stream(name: str, given: Sequence[str], types: Mapping[str, FieldType], instants: str) -> StreamFiles:
+def _unit(word: str) -> TimeUnit:
+    if word not in {*TimeUnit}:
+        raise typer.BadParameter(f"{word!r} is not one of {', '.join(TimeUnit)}", param_hint="--time-unit")
+    return TimeUnit(word)
+
+
+class _Instants(NamedTuple):
+    column: str
+    unit: TimeUnit | None
+
+
+def _stream(
+    name: str, given: Sequence[str], types: Mapping[str, FieldType], instants: _Instants, style: CsvStyle
+) -> StreamFiles:
     paths = [path for each in given for path in _matching(Path(each))]
     real = [path.resolve() for path in paths]
     for number, path in enumerate(paths):
         if real[number] in real[:number]:
             raise ClusterError(f"{path} is given twice for {name}", hint="its tuples would count twice")
-    files = [StreamFile(open_table(path, types=types, instants=instants), instants) for path in paths]
+    tables = [open_table(path, types=types, instants=instants.column, style=style) for path in paths]
+    files = [StreamFile(table, instants.column, instants.unit) for table in tables]
     return files[0] if len(files) == 1 else JoinedFiles(files)
 
 

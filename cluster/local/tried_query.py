@@ -104,6 +104,7 @@ def translate_over(sql: str, files: Files) -> TriedQuery:
 
 
 _NO_STREAM = re.compile(r"there is no stream '(?P<name>[^']*)'")
+_NO_ITEM = re.compile(r"FROM has no stream '(?P<name>[^']*)'")
 _NO_COLUMN = re.compile(r"(there is no column|has no column) ('(?P<name>[^']*)')?")
 
 
@@ -128,6 +129,10 @@ def _with_columns(
         # A hint that lists columns would repeat them.
         hints = [each for each in hints if each.startswith("did you mean")]
         hints.append("; ".join(f"{name} ({file.name}) has {_held(file)}" for name, file in known.items()))
+    named = _NO_ITEM.match(error.reason)
+    if named:
+        tables = [each for file in known.values() for each in _tables(file) if named["name"] in each.nested]
+        hints = [each.how_nested_of(named["name"]) for each in tables[:1]] or hints
     # A column of unknown type may be the only cause of the error.
     hint = "; ".join([*untyped, " ".join(hints)] if hints else untyped)
     return FjordSqlError(error.reason, text=error.text, start=error.start, end=error.end, hint=hint or None)
@@ -135,9 +140,12 @@ def _with_columns(
 
 def _held(file: StreamFiles | TableFile) -> str:
     columns = ", ".join(each.name for each in file.columns)
-    tables = (file,) if isinstance(file, TableFile) else file.tables
-    left_out = [f" ({table.without})" for table in tables[:1] if table.unusable]
+    left_out = [f" ({table.without})" for table in _tables(file)[:1] if table.unusable]
     return "".join([columns, *left_out])
+
+
+def _tables(file: StreamFiles | TableFile) -> Sequence[TableFile]:
+    return (file,) if isinstance(file, TableFile) else file.tables
 
 
 def _untyped(known: Mapping[str, StreamFiles | TableFile], words: Collection[str]) -> Iterator[str]:
@@ -160,7 +168,7 @@ def _refuse_elsewhere(sql: str) -> frozenset[str]:
             raise FjordSqlError(
                 f"{word}(...) cannot be tried on files: {ELSEWHERE[word]}",
                 text=sql, start=token.start, end=token.end + 1,
-                hint="`fjord motes run --trace FILE` lets simulated motes sample a file for a real cluster",
+                hint="`fjord motes run --trace FILE --resample` lets simulated motes sample a file for a real cluster",
             )  # fmt: skip
     if tokens and tokens[0].text.upper() in ("CREATE", "DROP"):
         raise FjordSqlError(

@@ -17,7 +17,9 @@ from cluster.language.algebra import Node, Source, schema_of
 from cluster.language.catalog import StaticRelation
 from cluster.language.columns import Schema
 from cluster.language.walks import nodes_of
+from cluster.language.window_bounds import grid_of_answers
 from cluster.local.engine import Arrival, LocalEngine
+from cluster.local.equal_stamps import without_idle_warnings
 from cluster.local.memory_tables import MemoryTables, RelationRows
 from cluster.local.stream_files import BATCH_ROWS
 from cluster.local.table_files import TableFile
@@ -51,7 +53,11 @@ class Trial:
     Attributes
     ----------
     columns
-        Of the answer.
+        Of the answer, which has timestamps and intervals as texts.
+    types
+        By name of a column: its type, of which the answer may have texts.
+    grid
+        The windows that its rows are of; None if they are of none that begin and end.
     warnings
         Warnings about query and files.
     rows
@@ -77,6 +83,8 @@ class Trial:
         except RowLimitError as error:
             raise PlanError(error.message, hint=error.way_out) from None
         self.columns: Schema = schema_of(chosen)
+        self.grid = grid_of_answers(query.node)
+        self.types = {each.name: each.type for each in query.columns}
         self.warnings = [*query.warnings, *tried.untyped]
         self.rows = 0
         self._plan = plan
@@ -92,13 +100,17 @@ class Trial:
         for file in self._files.values():
             in_order = file.check()
             self.rows += file.rows
-            if file.rows and all(at_us in _ODD_US for at_us in file.span_us):
-                self.warnings.append(f"{file.name} begins and ends in 1970: whole numbers are microseconds since then")
+            if file.rows and not file.unit_given and all(at_us in _ODD_US for at_us in file.span_us):
+                self.warnings.append(
+                    f"{file.name} begins and ends in 1970: whole numbers are microseconds since then, unless "
+                    "--time-unit s (or ms, us, ns) says what they are"
+                )
             if not in_order:
                 found = f"{file.name} is not in the order of its stamps: it is sorted"
                 if len(file.tables) > 1:
                     found = f"the rows of {file.name} are not in the order of their stamps: they are sorted"
                 self.warnings.append(f"{found}, in memory as a whole")
+        self.warnings = without_idle_warnings(self.warnings, query.node, self._files)
 
     def answers(
         self, *, batch_rows: int = BATCH_ROWS, progress: Callable[[int], None] = lambda _: None

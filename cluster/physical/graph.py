@@ -28,6 +28,11 @@ class Arrow:
     target: int
     queries: int
 
+    @property
+    def words(self) -> str:
+        """What stands beside it."""
+        return "1 query" if self.queries == 1 else f"{self.queries:,} queries"
+
 
 @dataclass(frozen=True, slots=True)
 class PlanGraph:
@@ -110,7 +115,7 @@ def mermaid(graph: PlanGraph) -> str:
         begin, end = SHAPES[box.kind]
         label = box.label.replace('"', "#quot;")
         lines.append(f'    n{box.number}{begin}"{label}"{end}')
-    lines += [f"    n{arrow.source} -->|{arrow.queries:,}| n{arrow.target}" for arrow in graph.arrows]
+    lines += [f"    n{arrow.source} -->|{arrow.words}| n{arrow.target}" for arrow in graph.arrows]
     return "\n".join(lines) + "\n"
 
 
@@ -123,5 +128,5 @@ def dot(graph: PlanGraph) -> str:
     for box in graph.boxes:
         label = box.label.replace("\\", "\\\\").replace('"', '\\"')
         lines.append(f'    n{box.number} [label="{label}", shape={DOT_SHAPES[box.kind]}];')
-    lines += [f'    n{arrow.source} -> n{arrow.target} [label="{arrow.queries:,}"];' for arrow in graph.arrows]
+    lines += [f'    n{arrow.source} -> n{arrow.target} [label=" {arrow.words} "];' for arrow in graph.arrows]
     return "\n".join([*lines, "}"]) + "\n"

@@ -7,6 +7,7 @@
     windows merged from panes         VISIBLE_FROM, SUPERSEDED_UNTIL, SIZE, SLIDE
     samples that devices aggregate    COVERED_BY
     the right side of a join          those of the left, with RIGHT before their names
+    pieces of rows that were cut      ORIGIN, on their way to a lookup (cluster/physical/rules/pieces.py)
 
 A row is for the queries that began after ``SUPERSEDED_UNTIL``, up to ``VISIBLE_FROM``. Names of marks are in running
 state, and never change.
@@ -39,3 +40,6 @@ RIGHT = "fjord_right_"
 
 COVERED_BY = Column(COVERED_BY_COLUMN, FieldType.TEXT)
 """The fingerprints of device partial aggregates that contain a sample."""
+
+ORIGIN = Column("fjord_origin", FieldType.INTEGER, STAMP.unit)
+"""Where the row began of which this is a piece: the start of one that was not cut."""

@@ -17,6 +17,7 @@ from msgspec import UNSET
 from cluster.errors import PlanError
 from cluster.language.algebra import Granularity, Node, TimeWindow, schema_of
 from cluster.language.walks import nodes_of, streams_of
+from cluster.language.window_shapes import END_OF_TIME_US
 from cluster.physical.reach import UnboundedPlanError, delay_us, published_us, reach_us
 from cluster.physical.whole_rows import interval_shape
 from cluster.plan.epoch import Handover
@@ -79,6 +80,11 @@ class Migration:
         if self.cut:
             self.reach_us = max(self.reach_us, _published_us(old))
             self.delay_us = _delay_of_halves(self.delay_us, new)
+        if self.reach_us + self.delay_us >= END_OF_TIME_US // 2:
+            raise MigrationRefusedError(
+                "the query cannot go on with this plan: its windows are so long together that it would never be full",
+                hint=DEADLINE_HINT,
+            )
         self._border = _border_of((old, new)) if self.cut else (1, 0)
 
     def handover(self, greatest_us: int | None, before: Handover | None = None) -> Handover:

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
+from typing import Literal
 
 import msgspec
 from msgspec.structs import replace
@@ -54,6 +55,10 @@ def host_of(node: Node) -> Host:
     return Host.STATELESS if is_pipeline(node) else Host.STATEFUL
 
 
+Origins = Literal["none", "kept", "dropped"]
+"""Rows that come and go without their origins; that have them; that come with them to go without."""
+
+
 class OperatorNode(msgspec.Struct, frozen=True, omit_defaults=True):
     """One operator, or one end of an exchange between machines.
 
@@ -65,11 +70,14 @@ class OperatorNode(msgspec.Struct, frozen=True, omit_defaults=True):
         What it does.
     inputs
         Ids of the nodes of the same fragment that feed it, which come before it.
+    origins
+        Whether the pieces of cut rows carry where these began (:mod:`cluster.physical.rules.pieces`).
     """
 
     id: str
     operation: Operation
     inputs: tuple[str, ...] = ()
+    origins: Origins = "none"
 
 
 class PaneWindow(msgspec.Struct, frozen=True):
@@ -161,6 +169,9 @@ class Subscriber(msgspec.Struct, frozen=True, omit_defaults=True):
         As in :class:`~cluster.plan.epoch.PlannedQuery`.
     extent
         How its samples are coalesced, where extents are shared.
+    reach_us, delay_us
+        How long after its stamp a tuple may matter to its answers, and how long before it these may begin; None if
+        there is no bound.
     """
 
     query: str
@@ -178,6 +189,8 @@ class Subscriber(msgspec.Struct, frozen=True, omit_defaults=True):
     since: Handover | None = None
     until: Handover | None = None
     extent: Coalescing | None = None
+    reach_us: int | None = None
+    delay_us: int | None = None
 
     @property
     def identity(self) -> str:
@@ -360,6 +373,13 @@ class PhysicalPlan(msgspec.Struct, frozen=True, dict=True):
     def hosted(self, host: Host) -> PhysicalPlan:
         """Return the fragments that one of the two Spark queries runs."""
         return replace(self, fragments=tuple(each for each in self.fragments if each.host is host))
+
+    def without(self, queries: frozenset[str]) -> PhysicalPlan:
+        """Return the plan without the fragments that answer only these queries, given by their identities."""
+        if not queries:
+            return self
+        left = (each for each in self.fragments if any(one.identity not in queries for one in each.subscribers))
+        return replace(self, fragments=tuple(left))
 
     @cached_property
     def streams(self) -> frozenset[str]:

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from cluster.language.algebra import LookupKind, TableLookup
 from cluster.language.columns import AggregateCall, Scalar
-from cluster.physical.nodes import Fragment, Host, OperatorNode, PhysicalPlan, Subscriber
+from cluster.physical.nodes import Fragment, Host, OperatorNode, Origins, PhysicalPlan, Subscriber
 from cluster.physical.operations import Held, Lookup, PlainOperation
 from cluster.physical.plan_changes import FragmentChange, NodeChange, PhysicalChange, Splice
 from cluster.physical.soundness import check
@@ -48,6 +48,7 @@ class _Node(msgspec.Struct, frozen=True, omit_defaults=True):
     id: str
     operation: PlainOperation | _Lookup | _Held
     inputs: tuple[str, ...] = ()
+    origins: Origins = "none"
 
 
 class _Fragment(msgspec.Struct, frozen=True):
@@ -185,14 +186,14 @@ def _stored(fragment: Fragment) -> _Fragment:
 def _stored_node(node: OperatorNode) -> _Node:
     operation = node.operation
     if not isinstance(operation, Lookup | Held):
-        return _Node(node.id, operation, node.inputs)
+        return _Node(node.id, operation, node.inputs, node.origins)
     found = operation.table
     table = _Table(stored_plans.stored(found.table), found.predicate, found.kind)
     if isinstance(operation, Lookup):
-        return _Node(node.id, _Lookup(table, operation.streams), node.inputs)
+        return _Node(node.id, _Lookup(table, operation.streams), node.inputs, node.origins)
     begins = (operation.begins_us, operation.waits_us, operation.marked, operation.against)
     held = _Held(table, operation.streams, *begins)
-    return _Node(node.id, held, node.inputs)
+    return _Node(node.id, held, node.inputs, node.origins)
 
 
 def _stored_change(change: NodeChange) -> _NodeChange:
@@ -219,14 +220,14 @@ def _restored(fragment: _Fragment) -> Fragment:
 def _restored_node(node: _Node) -> OperatorNode:
     operation = node.operation
     if not isinstance(operation, _Lookup | _Held):
-        return OperatorNode(node.id, operation, node.inputs)
+        return OperatorNode(node.id, operation, node.inputs, node.origins)
     table = stored_plans.restored(operation.table.table)
     found = TableLookup(table, operation.table.predicate, operation.table.kind)
     if isinstance(operation, _Lookup):
-        return OperatorNode(node.id, Lookup(found, operation.streams), node.inputs)
+        return OperatorNode(node.id, Lookup(found, operation.streams), node.inputs, node.origins)
     begins = (operation.begins_us, operation.waits_us, operation.marked, operation.against)
     held = Held(found, operation.streams, *begins)
-    return OperatorNode(node.id, held, node.inputs)
+    return OperatorNode(node.id, held, node.inputs, node.origins)
 
 
 def _restored_change(change: _NodeChange) -> NodeChange:

@@ -6,7 +6,8 @@ stamps of all that a plan holds).
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
 
 from msgspec import UNSET
 
@@ -53,6 +54,25 @@ from cluster.shared_nodes import remembered
 
 class UnboundedPlanError(PlanError):
     """A plan without a bound on how long a tuple matters to it, or on how long its answers may wait."""
+
+
+class Bounds(NamedTuple):
+    """What :func:`reach_us` and :func:`delay_us` return; None where there is no bound."""
+
+    reach_us: int | None
+    delay_us: int | None
+
+
+def bounds_of(node: Node) -> Bounds:
+    """Return the bounds of a plan."""
+    return Bounds(_if_bounded(reach_us, node), _if_bounded(delay_us, node))
+
+
+def _if_bounded(bound_us: Callable[[Node], int], node: Node) -> int | None:
+    try:
+        return bound_us(node)
+    except UnboundedPlanError:
+        return None
 
 
 @remembered

@@ -37,6 +37,7 @@ from cluster.language.algebra import (
     inputs_of,
 )
 from cluster.language.instants import is_instantaneous
+from cluster.language.window_shapes import END_OF_TIME_US
 from cluster.shared_nodes import remembered
 
 DUPLICATE_INSENSITIVE = frozenset({"min", "max", "first", "last", "arg_min", "arg_max"})
@@ -53,7 +54,7 @@ def longest_validity_us(node: Node) -> int | None:
             return None
         case TimeWindow():
             below = longest_validity_us(node.input)
-            return None if below is None or node.size_us is None else below + node.size_us + node.slide_us
+            return None if below is None or node.size_us is None else _bounded(below + node.size_us + node.slide_us)
         case CountWindow() | PartitionedWindow():
             return None
         case SessionWindow():
@@ -64,7 +65,7 @@ def longest_validity_us(node: Node) -> int | None:
             return node.kept.longest_us
         case Granularity():
             below = longest_validity_us(node.input)
-            return None if below is None else below + node.granule_us
+            return None if below is None else _bounded(below + node.granule_us)
         case Join() | Intersection():
             bounds = [bound for each in inputs_of(node) if (bound := longest_validity_us(each)) is not None]
             return min(bounds, default=None)
@@ -73,6 +74,11 @@ def longest_validity_us(node: Node) -> int | None:
             return None if left is None or right is None else max(left, right)
         case _:
             return longest_validity_us(inputs_of(node)[0])
+
+
+def _bounded(length_us: int) -> int | None:
+    """Return a bound on how long a row is valid, None if it may be valid until the end of time."""
+    return length_us if length_us < END_OF_TIME_US else None
 
 
 def multiplicity_sensitive(node: Node, *, above: bool) -> tuple[bool, ...]:

@@ -410,12 +410,21 @@ def _sequence_call_words(call: SequenceCall) -> str:
         within = "" if call.within_us is None else f" within {_signed(call.within_us)}"
         return f"{call.function.upper()}({argument}, {call.rows}{default}){within}"
     known = " IGNORE NULLS" if call.known else ""
-    frame = "so far"
+    return f"{call.function.upper()}({argument}{known}) {_frame_words(call)}"
+
+
+def _frame_words(call: SequenceCall) -> str:
     if call.rows is not None:
-        frame = f"of {_tuples(call.rows)} before and this one"
-    elif call.range_us is not None:
-        frame = f"of the last {format_duration(call.range_us)}"
-    return f"{call.function.upper()}({argument}{known}) {frame}"
+        if call.until_rows:
+            return f"from {call.rows} to {call.until_rows} tuples before"
+        return f"of {_tuples(call.rows)} before and this one"
+    end = format_duration(call.until_us) if call.until_us else ""
+    if call.range_us is not None:
+        begin = format_duration(call.range_us)
+        return f"from {begin} to {end} before" if end else f"of the last {begin}"
+    if call.until_rows:
+        end = "1 tuple" if call.until_rows == 1 else _tuples(call.until_rows)
+    return f"until {end} before" if end else "so far"
 
 
 def _signed(distance_us: int) -> str:

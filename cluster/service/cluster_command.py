@@ -31,6 +31,8 @@ class Replan(StrEnum):
 cluster = typer.Typer(help="Run the cluster: ingest, engine on Spark, HTTP API, publisher.")
 
 MOST_ROWS = 10**12
+LEAST_WORKER_BYTES = 512 * 1024**2
+"""A default limit on a worker is not lower: libraries and small plans take half of it."""
 
 
 @cluster.command()
@@ -78,6 +80,14 @@ def run_cluster(
     buckets: Annotated[int, typer.Option(min=1, max=1024, help="Parts of operator state; fixed at first start.")] = 4,
     partitions: Annotated[int, typer.Option(min=1, max=1024, help="Spark tasks for stateful operators.")] = 2,
     driver_memory: Annotated[str, typer.Option(help="Heap of Spark's driver.")] = "1g",
+    spark_settings: Annotated[
+        Path | None,
+        typer.Option(
+            envvar="FJORD_SPARK_SETTINGS",
+            dir_okay=False,
+            help="File of further settings of Spark, in the form of spark-defaults.conf; for a cluster of machines.",
+        ),
+    ] = None,
     max_rows: Annotated[
         int,
         typer.Option(
@@ -123,6 +133,22 @@ def run_cluster(
     max_rows_per_second: Annotated[
         int, typer.Option(min=1, help="Queries whose windows would make more rows in a second are rejected.")
     ] = 2_000_000,
+    max_answers_per_second: Annotated[
+        int,
+        typer.Option(
+            min=1,
+            help="Queries that would answer so many more rows in a second than streams bring are rejected: a publisher "
+            "publishes some 150,000.",
+        ),
+    ] = 250_000,
+    max_aggregate_columns: Annotated[
+        int,
+        typer.Option(
+            min=1,
+            help="Queries with which all aggregates would have more columns are rejected: each takes about a quarter "
+            "of a millisecond in every micro-batch.",
+        ),
+    ] = 2_000,
     planning_seconds: Annotated[
         float, typer.Option(min=0.1, max=86_400.0, help="Statements that take longer to plan are rejected.")
     ] = 10.0,
@@ -212,6 +238,34 @@ def run_cluster(
             least_us=1_000_000,
         ),
     ] = 600_000_000,
+    worker_memory: Annotated[
+        int | None,
+        byte_size_option(
+            "--worker-memory",
+            help="A query with which a Python process of Spark takes more is stopped; after three times within an hour "
+            "it is set aside.",
+            shown_default="half of what is free, divided by the processors",
+        ),
+    ] = None,
+    query_time: Annotated[
+        int,
+        duration_option(
+            "--query-time",
+            help="A query that takes longer for a part of a micro-batch is stopped; after three times within an hour "
+            "it is set aside.",
+            shown_default="20s",
+            least_us=1_000_000,
+        ),
+    ] = 20_000_000,
+    query_share: Annotated[
+        float,
+        typer.Option(
+            min=0.0,
+            max=1.0,
+            help="A query that is computed for this share of a minute in which all answers are late is set aside if "
+            "there are others; 0 for no limit.",
+        ),
+    ] = 0.75,
     gone_after: Annotated[
         int | None,
         duration_option(
@@ -259,6 +313,13 @@ def run_cluster(
             shown_default="no bound",
         ),
     ] = None,
+    adopt: Annotated[
+        bool,
+        typer.Option(
+            "--adopt",
+            help="Use a data folder that was copied, restored or moved here, and whose original runs no more.",
+        ),
+    ] = False,
     record: Annotated[Path | None, record_option()] = None,
     record_size: Annotated[
         int,
@@ -279,6 +340,7 @@ def run_cluster(
 
     from cluster.service.client.api_token import api_token
     from cluster.service.running.settings import ClusterSettings
+    from cluster.spark.settings_file import read_spark_settings
     from protocols.mqtt.broker_address import parse_broker
     from protocols.security.tls import TlsNames, check_at_start
 
@@ -297,6 +359,7 @@ def run_cluster(
         ClusterSettings(
             name=name,
             folder=data,
+            adopt=adopt,
             broker=parse_broker(broker, os.environ),
             keys=keys,
             api_host=api_host,
@@ -310,6 +373,7 @@ def run_cluster(
             buckets=buckets,
             partitions=partitions,
             driver_memory=driver_memory,
+            spark={} if spark_settings is None else read_spark_settings(spark_settings),
             publishers=publishers,
             results_bytes=results_size,
             stream_age_us=stream_retention,
@@ -320,6 +384,9 @@ def run_cluster(
             commit_interval_seconds=commit_interval / 1e6,
             broker_silence_seconds=broker_silence / 1e6,
             hang_seconds=hang_after / 1e6,
+            worker_memory_bytes=_memory_of_a_worker() if worker_memory is None else worker_memory,
+            query_seconds=query_time / 1e6,
+            query_share=query_share,
             gone_after_seconds=None if gone_after is None else gone_after / 1e6,
             clock_tolerance_seconds=clock_tolerance / 1e6,
             results_backlog_bytes=results_backlog,
@@ -328,6 +395,8 @@ def run_cluster(
             max_busy=math.inf if max_busy is None else max_busy,
             max_rows_per_tuple=max_rows_per_tuple,
             max_rows_per_second=max_rows_per_second,
+            max_answers_per_second=max_answers_per_second,
+            max_aggregate_columns=max_aggregate_columns,
             planning_seconds=planning_seconds,
             replan=replan is not Replan.OFF,
             max_relation_bytes=max_relation,
@@ -340,6 +409,15 @@ def run_cluster(
         record,
         record_size,
     )
+
+
+def _memory_of_a_worker() -> int:
+    """Return what each worker may take, if as many are at work as there are processors."""
+    import os
+
+    from cluster.local.memory_limit import default_limit
+
+    return max(default_limit() // (os.cpu_count() or 1), LEAST_WORKER_BYTES)
 
 
 def _listed(values: list[str] | None) -> list[str]:
@@ -384,11 +462,11 @@ def _run(settings: ClusterSettings, record: Path | None, record_size: int) -> No
             pass
 
     async def serve_under_name() -> None:
-        async with claim_of(settings, stop=lambda: signal.raise_signal(signal.SIGTERM)):
-            await serve(None)
+        async with claim_of(settings, stop=lambda: signal.raise_signal(signal.SIGTERM)) as since_us:
+            await serve(None, since_us)
 
-    async def serve(recorder: Recorder | None) -> None:
-        server = ClusterServer(settings, begun, recorder)
+    async def serve(recorder: Recorder | None, since_us: int | None = None) -> None:
+        server = ClusterServer(settings, begun, recorder, since_us=since_us)
         loop = asyncio.get_running_loop()
         for each in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(each, server.stop if recorder is None else recorder.stop)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 from cluster.physical.plan_files import PlanFiles
@@ -26,8 +26,11 @@ def seals_of(settings: ClusterSettings, folder: Path, purpose: str = "link") -> 
     return PartSeals(load_part_keys(settings.keys, proxy=None), folder, purpose=purpose)
 
 
-def claim_of(settings: ClusterSettings, stop: Callable[[], None]) -> AbstractAsyncContextManager[None]:
+@asynccontextmanager
+async def claim_of(settings: ClusterSettings, stop: Callable[[], None]) -> AsyncIterator[int]:
     """Have the cluster's name while the context lasts; its data folder is owned, and not open yet.
+
+    Yield since when it is claimed: the cluster is born with the same, by which it knows its claim.
 
     Parameters
     ----------
@@ -51,4 +54,5 @@ def claim_of(settings: ClusterSettings, stop: Callable[[], None]) -> AbstractAsy
         return MqttLink(settings.broker, client_id=client_id, subscriptions=subscriptions, births=births, seals=seals)
 
     own = Status(VERSION, settings.name, Presence.ONLINE, identity, time.time_ns() // 1_000)
-    return claimed(claim_of_cluster(own), "cluster", make_link, stop=stop)
+    async with claimed(claim_of_cluster(own), "cluster", make_link, stop=stop):
+        yield own.since_us

@@ -213,18 +213,25 @@ def draw_plan(
 
 
 def _rendered(text: str, kind: str) -> bytes:
+    """Return a graph in Graphviz' language as a picture, drawn by the library from PyPI or by the program `dot`."""
     import shutil
     import subprocess
+    import warnings
 
-    program = shutil.which("dot")
-    if program is None:
-        raise ClusterError(
-            f"{kind} files are drawn by Graphviz, which is not installed",
-            hint="apt install graphviz, or write a .mmd file, which GitHub and many editors draw",
-        )
-    drawn = subprocess.run(
-        [program, f"-T{kind[1:]}"], input=text.encode(), capture_output=True, check=False
-    )  # fmt: skip
-    if drawn.returncode:
-        raise ClusterError(f"Graphviz failed: {drawn.stderr.decode(errors='replace').strip()}")
-    return drawn.stdout
+    try:
+        from pygraphviz import AGraph
+    except ImportError:
+        program = shutil.which("dot")
+        if program is None:
+            raise ClusterError(
+                f"{kind} files are drawn by Graphviz, which is not installed",
+                hint="pip install 'fjord[plots]', or write a .mmd file, which GitHub and many editors draw",
+            ) from None
+        drawn = subprocess.run([program, f"-T{kind[1:]}"], input=text.encode(), capture_output=True, check=False)
+        if drawn.returncode:
+            raise ClusterError(f"Graphviz failed: {drawn.stderr.decode(errors='replace').strip()}") from None
+        return drawn.stdout
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # about fonts of this machine
+        picture = AGraph(string=text).draw(format=kind[1:], prog="dot")
+    return bytes(picture)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -28,13 +30,27 @@ from cluster.service.client.command import (
     make_client,
     mismatch_texts,
     print_json,
+    print_lines,
     refusal_texts,
     rejection_texts,
     trouble_texts,
     wait_texts,
 )
 
+if TYPE_CHECKING:
+    from cluster.service.client.api_client import ApiClient
+
+
+class TailFormat(StrEnum):
+    """How followed rows are printed."""
+
+    TABLE = "table"
+    JSON = "json"
+
+
 NEW_LINE = "\n"
+LONGEST_STATE = 20
+"""Characters of a state in a list; `fjord query show` has the rest."""
 query = typer.Typer(help="Add, list, drop, explain, bill and follow queries.", no_args_is_help=True)
 
 query.command("try", no_args_is_help=True)(try_query)
@@ -120,20 +136,32 @@ def add_query(
 @query.command("list")
 def list_queries(*, api: Api = DEFAULT_API, as_json: AsJson = False) -> None:
     """List queries: those that run, and those that wait for a relation."""
+    from cluster.service.client.faults import print_faults
+
     with make_client(api) as client:
         queries = client.queries()
+        if not as_json:
+            print_faults(client)
     if as_json:
         print_json(queries)
         return
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table("name", "state", "rows", "lag", "since epoch", "query", box=None)
-    for each in queries:
-        since = "-" if each["epoch"] is None else str(each["epoch"])
-        rows, lag = f"{each['rows']:,}", lag_text(each.get("lag"))
-        table.add_row(each["name"], each["state"], rows, lag, since, " ".join(each["sql"].split()))
-    Console(markup=False).print(table if queries else "no queries are running")
+    if not queries:
+        typer.echo("no queries are running")
+        return
+    print_lines(
+        ("name", "state", "rows", "lag", "query"),
+        [
+            (
+                each["name"],
+                each["state"],
+                f"{each['rows']:,}",
+                lag_text(each.get("lag")),
+                " ".join(each["sql"].split()),
+            )
+            for each in queries
+        ],
+        most={"state": LONGEST_STATE},
+    )
 
 
 @query.command("show")
@@ -141,8 +169,12 @@ def show_query(
     name: Annotated[str, typer.Argument(help="Name of a query.")], *, api: Api = DEFAULT_API, as_json: AsJson = False
 ) -> None:
     """Show one query: whether it runs or waits, and what it waits for."""
+    from cluster.service.client.faults import print_faults
+
     with make_client(api) as client:
         found = client.query(name)
+        if not as_json:
+            print_faults(client)
     if as_json:
         print_json(found)
         return
@@ -153,6 +185,8 @@ def show_query(
     typer.echo(f"{'reads':10}{', '.join(found['reads'])}")
     typer.echo(f"{'rows':10}{found['rows']:,}")
     typer.echo(f"{'lag':10}{lag_text(found.get('lag'))}")
+    if unpublished := found.get("unpublished_commits"):
+        typer.echo(f"{'published':10}up to the last {unpublished:,} commits of results")
     typer.echo(f"{'query':10}{found['sql'].strip().replace(NEW_LINE, NEW_LINE + ' ' * 10)}")
     for each in found.get("sizes") or []:
         typer.echo(f"{'sizes':10}{each['quality']} from {each['from'] or 'the beginning'}")
@@ -191,22 +225,51 @@ def tail_query(
         int | None, typer.Option(min=0, help="First print stored rows with a higher sequence number.")
     ] = None,
     count: Annotated[int | None, typer.Option(min=1, help="Stop after this many rows.")] = None,
+    form: Annotated[
+        TailFormat | None,
+        typer.Option(
+            "--format", envvar="FJORD_TAIL_FORMAT", help="A table on a terminal and JSON elsewhere unless given."
+        ),
+    ] = None,
     broker: Broker = DEFAULT_BROKER,
     api: Api = DEFAULT_API,
 ) -> None:
-    """Print a query's result rows as they are published, one JSON object a line."""
+    """Print a query's result rows as they are published: as a table, or as one JSON object a line."""
     import asyncio
     import contextlib
     import os
+    import sys
 
     from cluster.service.client.tail import tail
     from protocols.mqtt.broker_address import parse_broker
 
-    def show(message: bytes) -> None:
-        typer.echo(message.decode())
-
     with make_client(api) as client, contextlib.suppress(BrokenPipeError):
+        if form is TailFormat.TABLE or (form is None and sys.stdout.isatty()):
+            show = _table_of(name, client)
+        else:
+
+            def show(message: bytes) -> None:
+                typer.echo(message.decode())
+
         asyncio.run(tail(name, client, parse_broker(broker, os.environ), after=after, count=count, show=show))
+
+
+def _table_of(name: str, client: ApiClient) -> Callable[[bytes], None]:
+    """Return what prints a row of a query as a line of a table; without a token its windows are not known."""
+    from cluster.service.client.api_client import RefusedError
+    from cluster.service.tail_table import TailTable
+
+    try:
+        windows = client.query(name).get("windows")
+    except RefusedError:
+        windows = None
+    table = TailTable(windows)
+
+    def show(message: bytes) -> None:
+        for line in table.lines(message):
+            typer.echo(line)
+
+    return show
 
 
 @query.command("explain")

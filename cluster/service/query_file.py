@@ -94,7 +94,7 @@ def refused_rows(error: RefusedError, rows: Sequence[ValueRow], file: Path) -> C
     places = [f"line {rows[each.row - 1].line:,} of {file}: {each.alone}" for each in refused if each.row]
     many = f"{len(refused):,} of {len(rows):,} rows are" if len(refused) > 1 else f"1 of {len(rows):,} rows is"
     more = " or more" if len(refused) >= MOST_REFUSED else ""
-    return ClusterError("\n".join([f"{many} rejected{more}, and no query is added", *places]), hint=error.hint)
+    return ClusterError("\n".join([f"{many} rejected{more}, and no query is added", *places]))
 
 
 def _print_added(added: Sequence[Mapping[str, Any]], *, as_json: bool) -> None:

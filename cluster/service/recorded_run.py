@@ -50,7 +50,16 @@ NOT_KEPT: Final = frozenset(
     {
         *("folder", "broker", "api_host", "api_port", "api_tls", "api_token", "api_tokens", "api_allowed_hosts"),
         "api_allowed_origins",
-        *("keys", "master", "relation_folders", "relation_hosts", "relation_credentials", "functions"),
+        *(
+            "adopt",
+            "keys",
+            "master",
+            "spark",
+            "relation_folders",
+            "relation_hosts",
+            "relation_credentials",
+            "functions",
+        ),
     }
 )
 """Settings that a replay does not need, or must not know."""

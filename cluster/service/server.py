@@ -65,6 +65,8 @@ class ClusterServer:
         What of it runs already; None begins here.
     timeline
         Records what happens, or replays it; None for neither. A replay has neither Spark, publishers nor API.
+    since_us
+        When the process began, in real time, as it has claimed its name; None for now.
 
     Raises
     ------
@@ -73,7 +75,14 @@ class ClusterServer:
         API would be open to the network without a token, or the file of tokens cannot be used.
     """
 
-    def __init__(self, settings: ClusterSettings, begun: Begun | None = None, timeline: Timeline | None = None) -> None:
+    def __init__(
+        self,
+        settings: ClusterSettings,
+        begun: Begun | None = None,
+        timeline: Timeline | None = None,
+        *,
+        since_us: int | None = None,
+    ) -> None:
         tokens = Tokens(settings.api_token, settings.api_tokens)
         if settings.api_host not in LOOPBACK and not tokens.required:
             raise ClusterError(
@@ -88,12 +97,13 @@ class ClusterServer:
         self._timeline = timeline
         self._outside = copy_context() if timeline is None else timeline.outside
         self._clock = time.time if timeline is None else lambda: timeline.real_us() / 1e6
-        self._folder = open_folder(settings.folder) if begun is None else begun.folder
+        self._since_us = round(self._clock() * 1e6) if since_us is None else since_us
+        self._folder = open_folder(settings.folder, adopt=settings.adopt) if begun is None else begun.folder
         path = self._folder.path
         self._registry = Registry(path / REGISTRY, PlanFiles(path / "plans"), max_queries=settings.max_queries)
         self._link = self._make_link()
-        java = None if begun is None else begun.java
-        self.parts = make_parts(settings, path, self._registry, self._link, java, sources=self._sources())
+        java, own = None if begun is None else begun.java, self._status(Presence.ONLINE)
+        self.parts = make_parts(settings, path, self._registry, self._link, java, sources=self._sources(), own=own)
         self.metrics = ClusterMetrics(self.parts, CollectorRegistry())
         AdmissionMetrics(self.admission, self.metrics.registry)
         self.metrics.registry.register(ExpiryCollector(settings.certificates))
@@ -146,6 +156,7 @@ class ClusterServer:
         running = [
             begin(parts.publishers.run(), "publishers"),
             begin(parts.engine.keep_log_small(), "log of Spark"),
+            begin(parts.overruns.run(on_commit), "overruns"),
         ]
         async with self._serving(tasks):
             running.append(begin(parts.engine.run(on_commit, ready), "engine"))
@@ -241,7 +252,7 @@ class ClusterServer:
     async def _answer_claim(self, message: Message) -> None:
         """Answer another cluster of the same name that starts: it refuses to run then."""
         try:
-            concerns = not message.retain and concerns_another(message.payload, self._registry.engine_id)
+            concerns = not message.retain and concerns_another(message.payload, self._status(Presence.ONLINE))
         except ProtocolError as error:
             self._log_rejected(message, error)
             return
@@ -261,6 +272,7 @@ class ClusterServer:
             await self._link.publish(self._presence(Presence.OFFLINE))
 
     def _presence(self, presence: Presence) -> Message:
-        name, now_us = self._settings.name, round(self._clock() * 1e6)
-        status = Status(VERSION, name, presence, self._registry.engine_id, now_us)
-        return Message(topics.cluster_status(name), encode(status), retain=True)
+        return Message(topics.cluster_status(self._settings.name), encode(self._status(presence)), retain=True)
+
+    def _status(self, presence: Presence) -> Status:
+        return Status(VERSION, self._settings.name, presence, self._registry.engine_id, self._since_us)

@@ -12,6 +12,7 @@ from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 from cluster.spark.downstream import BucketHost, envelopes_of
 from cluster.spark.source import SourceOptions
 from cluster.spark.worker_memory import WORKER_MEMORY
+from cluster.spark.worker_watch import is_run_again
 
 # Written out: Spark would parse a description in text four times per task.
 _NAME = StructType([StructField("name", StringType())])
@@ -25,19 +26,23 @@ class DownstreamProcessor(StatefulProcessor):
         self._first_key = options.first_key
         self._functions = options.functions
         self._answers_folder = options.answers_folder
+        self._limits, self._gone = options.limits, options.gone
         self._settings = (
             options.plans_folder, options.buckets, run, options.relations_folder, options.relation_memory_bytes,
         )  # fmt: skip
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Open the state."""
-        self._host = BucketHost(*self._settings, functions=self._functions, answers_folder=self._answers_folder)
+        self._host = BucketHost(
+            *self._settings, functions=self._functions, answers_folder=self._answers_folder, limits=self._limits,
+            gone=self._gone,
+        )  # fmt: skip
         self._map = handle.getMapState("operators", _NAME, _VALUE)
 
     def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:  # noqa: ARG002, N802, N803 - Spark's interface
         """Run one micro-batch of one bucket."""
         bucket = key[0] - self._first_key
-        output = self._host.process(bucket, envelopes_of(rows), _MapStore(self._map))
+        output = self._host.process(bucket, envelopes_of(rows), _MapStore(self._map), again=is_run_again())
         if output is not None:
             yield Row(bucket=bucket, answers=output.answers, counters=output.counters, file=output.file)
 

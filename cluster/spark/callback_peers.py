@@ -11,6 +11,7 @@ import os
 import socket
 import sys
 from collections.abc import Iterable
+from itertools import count
 from pathlib import Path
 from typing import Any, Final
 
@@ -104,11 +105,15 @@ def refuse_other_users(gateway: Any) -> None:
         log.warning("other users of this machine can call functions of this process", reason=f"there is no {TABLES[0]}")
         return
 
+    times = count(1)
+
     class CheckedServer(PythonServer):  # type: ignore[misc]  # it has no types
         def _create_connection(self, connection: socket.socket, stream: Any) -> Any:
             if is_own(connection):
                 return super()._create_connection(connection, stream)
-            log.error("a connection of another user to Java's callbacks was refused")
+            refused = next(times)
+            if refused & (refused - 1) == 0:  # the 1st, 2nd, 4th, 8th ...
+                log.error("a connection of another user to Java's callbacks was refused", times=refused)
             stream.close()
             return _Refused(connection)
 

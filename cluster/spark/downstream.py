@@ -10,7 +10,7 @@ from collections import OrderedDict
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 import polars as pl
 
@@ -19,6 +19,7 @@ from cluster.fjord.bucket_host import Kept
 from cluster.fjord.bucket_state import Store
 from cluster.fjord.control import merged_control
 from cluster.fjord.counters import summed
+from cluster.fjord.overruns import WorkLimits
 from cluster.fjord.relation_tables import RelationTables
 from cluster.functions.allowed import FunctionRules
 from cluster.functions.calling import CALLS
@@ -36,6 +37,9 @@ from cluster.spark.envelopes import (
     unpack_rows,
 )
 from cluster.spark.worker_memory import fragments_at
+from cluster.spark.worker_watch import note_too_large, watched
+
+NO_LIMITS: Final = WorkLimits()
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +72,10 @@ class BucketHost:
         What functions of users may be and take; None allows none.
     answers_folder, answers_returned
         Where the answers of a bucket are written if there are more than it returns; empty if it returns all.
+    limits
+        What a query may take of a worker.
+    gone
+        Identities of queries that are not computed any more, though plans have them.
     """
 
     def __init__(
@@ -81,22 +89,31 @@ class BucketHost:
         functions: FunctionRules | None = None,
         answers_folder: str = "",
         answers_returned: int = ANSWERS_OF_A_BUCKET,
+        limits: WorkLimits = NO_LIMITS,
+        gone: tuple[str, ...] = (),
     ) -> None:
+        self._limits = limits
         self._answers_folder, self._answers_returned = answers_folder, answers_returned
         CALLS.use(functions or FunctionRules())
         tables = partial(
             RelationTables, relations_folder, {}, buckets=buckets, memory_bytes=relation_memory_bytes
         )  # fmt: skip
         self._host = bucket_host.BucketHost(
-            lambda epoch: fragments_at(plans_folder, epoch, Host.STATEFUL),
+            lambda epoch: fragments_at(plans_folder, epoch, Host.STATEFUL, gone),
             buckets,
             tables,
             _kept,
             key=(run, plans_folder),
+            most_value_bytes=limits.value_bytes,
         )
 
-    def process(self, bucket: int, arrived: Iterable[Envelope], store: Store) -> PackedOutput | None:
-        """Feed one micro-batch's envelopes to a bucket's operators, save what changed and return the output."""
+    def process(
+        self, bucket: int, arrived: Iterable[Envelope], store: Store, *, again: bool = False
+    ) -> PackedOutput | None:
+        """Feed one micro-batch's envelopes to a bucket's operators, save what changed and return the output.
+
+        `again` says that the micro-batch has been begun before.
+        """
         envelopes = sorted(arrived, key=lambda envelope: (envelope.exchange, envelope.origin))
         control = merged_control(unpack_control(item.payload) for item in envelopes if item.exchange == CONTROL)
         upstream = summed(unpack_counters(item.payload) for item in envelopes if item.exchange == COUNTERS)
@@ -104,7 +121,9 @@ class BucketHost:
         for envelope in envelopes:
             if envelope.exchange not in (CONTROL, COUNTERS):
                 rows.setdefault(envelope.exchange, []).append(unpack_rows(envelope.payload))
-        output = self._host.process(bucket, control, rows, store, upstream)
+        with watched(self._limits, control.micro_batch, again=again) as stopped:
+            output = self._host.process(bucket, control, rows, store, upstream, stopped=stopped)
+            note_too_large(self._limits, self._host.too_large)
         return pack_output(output, written_by_task(output, self._answers_folder, self._answers_returned))
 
     @staticmethod

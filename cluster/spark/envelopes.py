@@ -50,6 +50,7 @@ COUNTING_BUCKET = 0
 """The bucket that gets the counters, and reports them with those of its own operators."""
 
 COMPRESS_FROM_ROWS = 1_000
+COMPRESS_FROM_BYTES = 64 * 1024
 
 
 def pack_control(control: MicroBatchControl) -> bytes:
@@ -73,9 +74,9 @@ def unpack_counters(payload: bytes) -> Counters:
 
 
 def pack_rows(rows: pl.DataFrame) -> bytes:
-    """Return rows as an Arrow stream; compressed if there are many: Java copies each byte half a dozen times."""
+    """Return rows as an Arrow stream; compressed if there is much of them: Java copies each byte half a dozen times."""
     sink = io.BytesIO()
-    many = rows.height >= COMPRESS_FROM_ROWS
+    many = rows.height >= COMPRESS_FROM_ROWS or rows.estimated_size() >= COMPRESS_FROM_BYTES
     rows.write_ipc_stream(sink, compression="lz4" if many else "uncompressed")
     return sink.getvalue()
 

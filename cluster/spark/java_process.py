@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shutil
 import signal
 import struct
@@ -35,6 +36,10 @@ POLLING_SECONDS: Final = 0.01
 LONGEST_START_SECONDS: Final = 180.0
 """Until Java listens. One that cannot write where it does so shows an error in its log and goes on for ever."""
 _NUMBERS: Final = struct.Struct("!ii")
+
+
+_SECRET = re.compile("secret|password|token", re.IGNORECASE)
+"""In the names of settings whose values Spark itself hides, too."""
 
 
 class JavaEndedError(OSError):
@@ -131,6 +136,11 @@ def listens_at(where: Path) -> tuple[int, str]:
     return port, written[_NUMBERS.size : _NUMBERS.size + length].decode()
 
 
+def public(options: Mapping[str, str]) -> dict[str, str]:
+    """Return the settings that are no secrets."""
+    return {name: value for name, value in options.items() if not _SECRET.search(name)}
+
+
 def start_java(
     spark_home: Path, options: Mapping[str, str], output: BinaryIO, note: LaunchNote | None = None
 ) -> JavaProcess:
@@ -147,7 +157,8 @@ def start_java(
     note
         Where the command that Spark's launcher runs is noted, or will be.
     """
-    settings = [word for name, value in options.items() for word in ("--conf", f"{name}={value}")]
+    # Every user of the machine sees the command line; secrets are set once Java is connected.
+    settings = [word for name, value in public(options).items() for word in ("--conf", f"{name}={value}")]
     where = Path(tempfile.mkdtemp(prefix="fjord-java-")) / "where"
     begins = output.tell()
     launch = None if note is None else note.read()

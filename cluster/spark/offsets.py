@@ -6,12 +6,13 @@ that a micro-batch depends on is in its two offsets, so a replay is identical.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
 
-from cluster.physical.nodes import PhysicalPlan
+from cluster.physical.nodes import Host, PhysicalPlan
 
 UNCHANGED_PLANS = 64
 """A plan in which nothing has changed for a host causes no micro-batch, but so many of them cause one: those after the
@@ -49,6 +50,12 @@ class Offset(msgspec.Struct, frozen=True):
 def from_spark(raw: Mapping[str, Any]) -> Offset:
     """Return the offset Spark stored."""
     return msgspec.convert(raw, Offset, str_keys=True)
+
+
+def name_of(host: Host, first: Offset, last: Offset) -> str:
+    """Return a text for the micro-batch between two offsets: the same whenever it is run, and another for any other."""
+    content = msgspec.json.encode((host, first.to_spark(), last.to_spark()), order="deterministic")
+    return hashlib.sha256(content).hexdigest()[:16]
 
 
 class Reader:

@@ -16,7 +16,7 @@ from cluster.spark.callback_peers import refuse_other_users
 from cluster.spark.class_archive import ClassArchive
 from cluster.spark.home import SPARK_HOME, use_installed_pyspark
 from cluster.spark.java import JavaRuntime, find_java, use_java
-from cluster.spark.java_process import JavaEndedError, JavaProcess, start_java
+from cluster.spark.java_process import JavaEndedError, JavaProcess, public, start_java
 from cluster.spark.launch_command import LaunchNote
 from cluster.spark.local_files import write_local_files_quickly
 from cluster.spark.spark_log import SparkLog, SparkStartError
@@ -113,7 +113,7 @@ def begin_java(
     options = _prepared(settings, local_folder, runtime)
     home, archive = Path(os.environ[SPARK_HOME]), class_archive(runtime, local_folder)
     # Without an archive, Java is run otherwise the next time: with it.
-    note = LaunchNote.of(archive.file, home, options, os.environ) if archive.file.exists() else None
+    note = LaunchNote.of(archive.file, home, public(options), os.environ) if archive.file.exists() else None
     with log.open() as file:
         return start_java(home, options, file, note)
 
@@ -183,7 +183,7 @@ def _prepared(settings: SessionSettings, local_folder: Path, runtime: JavaRuntim
     use_installed_pyspark()
     return {
         "spark.app.name": "fjord",
-        "spark.master": settings.master,
+        "spark.master": _repeating(settings.master),
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.memory": settings.driver_memory,
@@ -217,8 +217,17 @@ def _prepared(settings: SessionSettings, local_folder: Path, runtime: JavaRuntim
     }
 
 
-_DRAWS_A_SECRET: Final = re.compile(r"local(\[([0-9]+|\*)\])?")
+_ONE_MACHINE: Final = re.compile(r"local(?:\[([0-9]+|\*)\])?")
 """Masters for which Spark draws a secret; with others it does not start without one."""
+ATTEMPTS: Final = 4
+"""How often a task is run before the micro-batch fails: once more than it takes to leave out a fragment over which
+workers end (:data:`cluster.fjord.overruns.CRASHES`). It is Spark's own number for clusters of machines."""
+
+
+def _repeating(master: str) -> str:
+    """Return a master with which tasks are run again if a worker ends; on one machine that has to be asked for."""
+    cores = _ONE_MACHINE.fullmatch(master)
+    return f"local[{cores[1] or 1},{ATTEMPTS}]" if cores else master
 
 
 def _proof(settings: SessionSettings) -> dict[str, str]:
@@ -227,7 +236,7 @@ def _proof(settings: SessionSettings) -> dict[str, str]:
     On one machine Spark draws a secret of its own. The processes of a cluster of machines have to be given one; what
     they send each other is encrypted then, too.
     """
-    if _DRAWS_A_SECRET.fullmatch(settings.master):
+    if _ONE_MACHINE.fullmatch(settings.master):
         return {"spark.authenticate": "true"}
     if "spark.authenticate.secret" in settings.extra:
         return {"spark.authenticate": "true", "spark.network.crypto.enabled": "true"}

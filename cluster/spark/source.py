@@ -18,6 +18,7 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows
 from pyspark.sql.types import StructType
 
+from cluster.fjord.overruns import WorkLimits
 from cluster.functions.allowed import FunctionRules
 from cluster.physical.answer_files import ANSWERS_RETURNED, may_be_written_by_tasks
 from cluster.physical.beginnings import unbegun_streams
@@ -26,7 +27,8 @@ from cluster.physical.plan_files import PlanFiles
 from cluster.plan.relations_read import MEMORY_BYTES
 from cluster.spark.envelopes import ENVELOPE_DDL, OUTPUT_DDL
 from cluster.spark.named_files import sync_named
-from cluster.spark.offsets import Offset, Reader, begins_between, from_spark, next_offset
+from cluster.spark.offsets import Offset, Reader, begins_between, from_spark, name_of, next_offset
+from cluster.spark.overrun_notes import NotedOverruns
 from cluster.spark.reading.backfill import Reached, backfill_reached, backfill_reads
 from cluster.spark.reading.batch_size import rows_at_once
 from cluster.spark.reading.beginnings import Beginnings
@@ -72,6 +74,10 @@ class SourceOptions(msgspec.Struct, frozen=True):
     """What functions of users may be and take."""
     awaited_seconds: float = AWAITED_SECONDS
     """How long it waits for something to do once it has been idle."""
+    limits: WorkLimits = WorkLimits()
+    """What a query may take of a worker."""
+    gone: tuple[str, ...] = ()
+    """Identities of queries that are not computed any more, though plans of earlier epochs have them."""
 
 
 class FjordSource(DataSource):
@@ -129,6 +135,7 @@ class FjordReader(DataSourceStreamReader):
         self._unchanged_since: dict[int, int] = {}
         self._tables = TableVersions(options.streams_folder)
         self._live = LiveReads(options.host, self._tables)
+        self._overruns = NotedOverruns(options.limits.folder)
         self._beginnings = Beginnings(self._tables)
         self._reader = Reader(
             plan=self._plan,
@@ -169,7 +176,8 @@ class FjordReader(DataSourceStreamReader):
     def _end(self, begin: Offset, max_rows: int | None) -> Offset:
         end = next_offset(begin, self._reader, max_rows=max_rows)
         if max_rows is not None and end != begin:  # which plan it is does not depend on how many rows it reads
-            end = next_offset(begin, self._reader, max_rows=rows_at_once(self._plan(end.epoch), max_rows))
+            rows = rows_at_once(self._plan(end.epoch), max_rows, self._overruns.fragments())
+            end = next_offset(begin, self._reader, max_rows=rows)
         history = self._backfill_reached(begin, end, bounded=max_rows is not None)
         sync_named(begin, end, self._options.streams_folder, self._options.plans_folder, self._options.relations_folder)
         return msgspec.structs.replace(end, history=history)
@@ -191,6 +199,7 @@ class FjordReader(DataSourceStreamReader):
         if self._options.host is Host.STATELESS and not any(read.files for read in reads):
             return []  # no bucket waits for how far the streams have come
         begun_us = self._beginnings.between(unbegun_streams(plan.fragments), begins, last.versions)
+        micro_batch = name_of(self._options.host, first, last)
         tasks_write = all(map(may_be_written_by_tasks, plan.fragments))
         return [
             _Task(
@@ -211,6 +220,9 @@ class FjordReader(DataSourceStreamReader):
                     answers_returned=self._options.answers_returned,
                     functions=self._options.functions,
                     begun_us=begun_us,
+                    micro_batch=micro_batch,
+                    limits=self._options.limits,
+                    gone=self._options.gone,
                 )
             )
             for origin, part in enumerate(divided(reads, self._options.max_partitions))
@@ -219,10 +231,13 @@ class FjordReader(DataSourceStreamReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Run what needs no state over one partition; yield envelopes, or output if the queries need no buckets."""
         from cluster.spark import upstream  # noqa: PLC0415 - processes that only plan do not load operators
+        from cluster.spark.worker_watch import is_run_again, watched  # noqa: PLC0415 - as above
 
         assert isinstance(partition, _Task)  # noqa: S101 - made by partitions() above
         task = msgspec.msgpack.decode(partition.payload, type=UpstreamTask)
-        yield from (upstream.run_stateless if task.host is Host.STATELESS else upstream.run_upstream)(task)
+        run = upstream.run_stateless if task.host is Host.STATELESS else upstream.run_upstream
+        with watched(task.limits, task.micro_batch, again=is_run_again()) as stopped:
+            yield from run(task, stopped)
         WORKER_MEMORY.keep((task.epoch, *sorted(task.relations.items())))
 
     def _backfill_reached(self, start: Offset, end: Offset, *, bounded: bool) -> dict[int, Reached]:
@@ -252,7 +267,8 @@ class FjordReader(DataSourceStreamReader):
 
     def _hosted(self, epoch: int) -> PhysicalPlan:
         if epoch not in self._known_plans:
-            plan = self._known_plans[epoch] = self._plans.read(epoch).hosted(self._options.host)
+            plan = self._plans.read(epoch).hosted(self._options.host).without(frozenset(self._options.gone))
+            self._known_plans[epoch] = plan
             before = self._known_plans.get(epoch - 1)
             # Workers go on with what they have built for a plan until something changes for this host.
             same = before is not None and before.fragments == plan.fragments

@@ -8,14 +8,17 @@ Runs inside Spark's tasks; needs nothing of Spark itself.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import asdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, replace
 from functools import lru_cache
+from types import MappingProxyType
+from typing import Final
 
 import pyarrow as pa
 
+from cluster.fjord.at_work import NOW
 from cluster.fjord.control import MicroBatchControl
-from cluster.fjord.exchange import sent_by
+from cluster.fjord.exchange import Sent, sent_by
 from cluster.fjord.relation_tables import RelationTables
 from cluster.fjord.stateless_host import StatelessHost
 from cluster.fjord.stored_rows import RowsInFile
@@ -38,13 +41,28 @@ from cluster.spark.envelopes import (
 )
 from cluster.spark.reading.reads import StreamRead, UpstreamTask
 from cluster.spark.worker_memory import fragments_at
+from cluster.spark.worker_watch import note_too_large
 from cluster.storage.table_folders import folder_of
+from protocols.text.byte_sizes import format_byte_size
+
+NOTHING_STOPPED: Final[Mapping[str, str]] = MappingProxyType({})
 
 
-def run_upstream(task: UpstreamTask) -> Iterator[pa.RecordBatch]:
-    """Run the stateless part of the plan over a part of a micro-batch; yield envelopes."""
-    sent = sent_by(_dataflow(task), task.buckets)
+def run_upstream(task: UpstreamTask, stopped: Mapping[str, str] = NOTHING_STOPPED) -> Iterator[pa.RecordBatch]:
+    """Run the stateless part of the plan over a part of a micro-batch; yield envelopes.
+
+    `stopped` says of owners of operators why they are not to be run.
+    """
+    sent = sent_by(_dataflow(task, stopped), task.buckets)
+    NOW.rest()  # what follows is for all of them
     envelopes = [(bucket, edge, pack_rows(rows)) for bucket, edge, rows in sent.pieces]
+    too_large = _too_large(sent, envelopes, task.limits.sent_bytes)
+    if too_large:
+        note_too_large(task.limits, too_large)
+        envelopes = [each for each in envelopes if sent.owners[each[1]] not in too_large]
+        watermarks = {edge: at for edge, at in sent.watermarks_us.items() if sent.owners[edge] not in too_large}
+        lost_us = sent.lost_us | {owner: span for owner, span in sent.read_us.items() if owner in too_large}
+        sent = replace(sent, watermarks_us=watermarks, failures={**sent.failures, **too_large}, lost_us=lost_us)
     envelopes.append((COUNTING_BUCKET, COUNTERS, pack_counters(sent.counters)))
     if task.origin == 0 or sent.failures:
         control = pack_control(
@@ -57,6 +75,8 @@ def run_upstream(task: UpstreamTask) -> Iterator[pa.RecordBatch]:
                 task.reached_us,
                 task.begun_us,
                 _passed_us(task),
+                task.micro_batch,
+                sent.lost_us,
             )
         )
         envelopes.extend((bucket, CONTROL, control) for bucket in range(task.buckets))
@@ -71,9 +91,24 @@ def run_upstream(task: UpstreamTask) -> Iterator[pa.RecordBatch]:
     )
 
 
-def run_stateless(task: UpstreamTask) -> Iterator[pa.RecordBatch]:
-    """Run queries without state over a part of a micro-batch; yield its output."""
-    output = _stateless_host(task.plans_folder, task.epoch).process(_dataflow(task), task.reached_us)
+def _too_large(sent: Sent, envelopes: Iterable[tuple[int, str, bytes]], most: int) -> dict[str, str]:
+    """Return the fragments that send more than a number of bytes to the buckets, and why they may not."""
+    sizes: dict[str, int] = {}
+    for _, edge, payload in envelopes:
+        sizes[sent.owners[edge]] = sizes.get(sent.owners[edge], 0) + len(payload)
+    return {
+        fragment: f"its rows of one part of a micro-batch take {format_byte_size(size)}, and the limit is "
+        f"{format_byte_size(most)} (filter first, or make its values shorter)"
+        for fragment, size in sizes.items()
+        if 0 < most < size
+    }
+
+
+def run_stateless(task: UpstreamTask, stopped: Mapping[str, str] = NOTHING_STOPPED) -> Iterator[pa.RecordBatch]:
+    """Run queries without state over a part of a micro-batch; yield its output. `stopped` is as above."""
+    host = _stateless_host(task.plans_folder, task.epoch, task.gone)
+    output = host.process(_dataflow(task, stopped), task.reached_us)
+    NOW.rest()  # what follows is for all of them
     packed = pack_output(output, written_by_task(output, task.answers_folder, task.answers_returned))
     if packed is not None:
         row = {"bucket": task.origin, **asdict(packed)}
@@ -87,18 +122,18 @@ def _passed_us(task: UpstreamTask) -> dict[str, int]:
 
 
 @lru_cache(maxsize=4)
-def _stateless_host(plans_folder: str, epoch: int) -> StatelessHost:
-    return StatelessHost(fragments_at(plans_folder, epoch, Host.STATELESS))
+def _stateless_host(plans_folder: str, epoch: int, gone: tuple[str, ...]) -> StatelessHost:
+    return StatelessHost(fragments_at(plans_folder, epoch, Host.STATELESS, gone))
 
 
-def _dataflow(task: UpstreamTask) -> UpstreamDataflow:
+def _dataflow(task: UpstreamTask, stopped: Mapping[str, str]) -> UpstreamDataflow:
     """Return the dataflow next to the scans in one part of a micro-batch."""
     CALLS.use(task.functions)
     tables = RelationTables(
         task.relations_folder, task.relations, buckets=task.buckets, memory_bytes=task.relation_memory_bytes
     )
-    fragments = fragments_at(task.plans_folder, task.epoch, task.host)
-    return UpstreamDataflow(fragments, _Scans(task).scan, tables)
+    fragments = fragments_at(task.plans_folder, task.epoch, task.host, task.gone)
+    return UpstreamDataflow(fragments, _Scans(task).scan, tables, stopped)
 
 
 class _Scans:

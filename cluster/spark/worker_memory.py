@@ -30,9 +30,9 @@ GROWN = 1.25
 
 
 @lru_cache(maxsize=8)
-def fragments_at(plans_folder: str, epoch: int, host: Host) -> tuple[Fragment, ...]:
-    """Return the part of an epoch's plan that one of the two Spark queries runs."""
-    return _plan_files(plans_folder).read(epoch).hosted(host).fragments
+def fragments_at(plans_folder: str, epoch: int, host: Host, gone: tuple[str, ...] = ()) -> tuple[Fragment, ...]:
+    """Return the part of an epoch's plan that one of the two Spark queries runs, without queries that are gone."""
+    return _plan_files(plans_folder).read(epoch).hosted(host).without(frozenset(gone)).fragments
 
 
 @lru_cache(maxsize=8)

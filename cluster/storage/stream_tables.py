@@ -54,6 +54,14 @@ _DROPPED = "dropped"
 """How many rows retention has removed, and until which instant."""
 
 
+class LastBatch(msgspec.Struct, frozen=True, array_like=True):
+    """A proxy's last batch in a stream: its number in an epoch, and the writer that it names, in hexadecimal."""
+
+    epoch: str
+    sequence: int
+    writer: str
+
+
 class ProxyPosition(msgspec.Struct, frozen=True, omit_defaults=True):
     """The position of one proxy's part of a stream.
 
@@ -67,12 +75,15 @@ class ProxyPosition(msgspec.Struct, frozen=True, omit_defaults=True):
         Whether its motes are silent and it goes on in their place.
     gone
         Whether the stream goes on without it, until it comes back.
+    last
+        Its last batch, if that names its writer.
     """
 
     watermark_us: int
     sampling: bool
     promises: bool = False
     gone: bool = False
+    last: LastBatch | None = None
 
 
 class StreamPosition(msgspec.Struct, frozen=True):

@@ -11,8 +11,9 @@ sync of the file succeeds without them. So the file is first written again, from
 from __future__ import annotations
 
 import os
+import time
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache, partial
 from pathlib import Path
@@ -128,9 +129,16 @@ class Troubles:
     """Counts failures by kind, of writes above all.
 
     Several threads may record them at the same time: counts are approximate.
+
+    Parameters
+    ----------
+    clock
+        Seconds that only go forward.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._last_at: float | None = None
         self.counts: Counter[str] = Counter()
         self.last = ""
         """The last failure, which may be over."""
@@ -138,11 +146,12 @@ class Troubles:
     def note(self, what: str, reason: str) -> None:
         """Record a failure; the 1st, 2nd, 4th, 8th ... of a kind are logged."""
         self.counts[what] += 1
-        self.last = reason
+        self.last, self._last_at = reason, self._clock()
         times = self.counts[what]
         if times & (times - 1) == 0:
             log.warning("failed", what=what, reason=reason, times=times)
 
     def as_json(self) -> dict[str, Any]:
         """Return the counts for the API's status."""
-        return {"failures": dict(self.counts), "last": self.last or None}
+        ago = None if self._last_at is None else round(self._clock() - self._last_at, 1)
+        return {"failures": dict(self.counts), "last": self.last or None, "last_seconds_ago": ago}

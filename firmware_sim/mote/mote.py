@@ -7,8 +7,9 @@ sampling program that it received; send packets; listen for a moment after some 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import msgspec
 
@@ -38,6 +39,7 @@ from protocols.power.profile import DeviceProfile
 from protocols.power.profiles import find_profile
 from protocols.wire.frames import VERSION, encode
 from protocols.wire.packets import (
+    AS_RECORDED,
     AdjustClock,
     AnsweringControl,
     Control,
@@ -58,6 +60,18 @@ AFTER_THE_END_US = 86_400_000_000
 
 
 Sense = Callable[[int, tuple[str, ...]], tuple[SampleValue, ...]]
+
+
+class Recording(Protocol):
+    """What was recorded of one sensor, with the stamps that it has."""
+
+    def next_us(self, from_us: int) -> int | None:
+        """Return the instant of the first reading from one on; None if there is none."""
+        ...
+
+    def readings(self, instant_us: int, fields: tuple[str, ...]) -> Sequence[tuple[SampleValue, ...]]:
+        """Return the values of the readings of an instant."""
+        ...
 
 
 @dataclass(slots=True)
@@ -82,6 +96,9 @@ class Mote:
         How long its battery should last; 0 for any time.
     replays
         Whether its clock is that of a recording; its announcement states this.
+    recording
+        The recording, if it replays that as it is, whatever the period of its program: it samples what was recorded,
+        when it was. None for a mote that senses at the period of its program.
     sealed
         Whether it has a key: it obeys controls that answer a packet of its listen window only.
     """
@@ -94,6 +111,7 @@ class Mote:
     meter: Meter = field(default_factory=lambda: Meter(find_profile(USUAL_PRESET)))
     lifetime_us: int = 0
     replays: bool = False
+    recording: Recording | None = None
     sealed: bool = False
     program: SamplingProgram = SLEEP
     boot: int = 0
@@ -171,7 +189,7 @@ class Mote:
         if not instructions and radio_us >= self._schedule().asks_at(radio_us):
             # Where the next record may come at any time, waiting records are sent with it.
             along: list[Stamped] = []
-            if self.sampling and not is_regular(self.program):
+            if self.sampling and not self._regular:
                 along, self._waiting = self._waiting, []
                 self._impatient_us = None
             instructions.append(self._send(radio_us, along, asks=True))
@@ -185,18 +203,38 @@ class Mote:
             due_us = self.clock.radio_time_of(instant_us)
             if due_us is not None and radio_us - due_us > self.late_after_us:
                 self.counters.late_ticks += 1
-            values = self.sense(instant_us, self.program.fields)
-            self.meter.sampled()
-            self.counters.samples += 1
-            self._next_sample_us += self.program.period_us
+            self._next_sample_us = self._first_sample(instant_us + 1)
+            for values in self._sensed(instant_us):
+                self.meter.sampled()
+                self.counters.samples += 1
+                if self._execution is not None:
+                    self._waiting += self._execution.take(instant_us, values)
             if self._execution is not None:
-                self._waiting += self._execution.take(instant_us, values)
                 if self._waiting and self._impatient_us is None and self.program.patience_us:
                     self._impatient_us = instant_us + self.program.patience_us
                 self.counters.samples_filtered = self._execution.filtered + self._filtered_before
                 self.counters.records_suppressed = self._execution.suppressed + self._suppressed_before
         if self._ended(self._next_sample_us):
             self._close_execution()
+
+    def _first_sample(self, from_us: int) -> int:
+        """Return when the first sample from an instant on is due; the end, where nothing is recorded any more."""
+        if self.recording is None:
+            return first_sample_at_or_after(from_us, self.program.period_us)
+        found = self.recording.next_us(from_us)
+        if found is not None:
+            return found
+        return from_us if self.ends_us is None else self.ends_us
+
+    def _sensed(self, instant_us: int) -> Sequence[tuple[SampleValue, ...]]:
+        if self.recording is None:
+            return (self.sense(instant_us, self.program.fields),)
+        return self.recording.readings(instant_us, self.program.fields)
+
+    @property
+    def _regular(self) -> bool:
+        """Whether it is known when records come."""
+        return self.recording is None and is_regular(self.program)
 
     def _close_execution(self) -> None:
         """Turn open panes and intervals into records, and count records that were left out."""
@@ -249,6 +287,9 @@ class Mote:
         held = [stamp_us for stamp_us, _ in self._waiting]
         if self._execution is not None and self._execution.open_us is not None:
             held.append(self._execution.open_us)
+        if self.recording is not None and self.clock.held:
+            # Others may have earlier readings, and be known to the proxy only later.
+            return min(clock_us, self._next_sample_us)
         if not held and self._ended(self._next_sample_us):
             return self._next_sample_us + AFTER_THE_END_US
         return min(*held, self._next_sample_us) if held else self._next_sample_us
@@ -283,7 +324,7 @@ class Mote:
         If it is moved back, the next sample waits until the clock is there. If it is moved forward, a single instant
         that it jumps over is sampled at once, and several are not sampled.
         """
-        if self.clock.held or self._adjusted_in_us == self._window_began_us:
+        if self.clock.held or self.recording is not None or self._adjusted_in_us == self._window_began_us:
             return []
         self._adjusted_in_us = self._window_began_us
         self.counters.clock_adjustments += 1
@@ -298,7 +339,7 @@ class Mote:
     def _load(self, radio_us: int, wanted: RunProgram) -> list[Instruction]:
         program = wanted.program
         try:
-            check_acceptable(self.description, self.meter.profile, program)
+            check_acceptable(self.description, None if self.recording else self.meter.profile, program)
         except ProgramError as error:
             self.counters.programs_refused += 1
             self.refusal = str(error)
@@ -317,7 +358,7 @@ class Mote:
         began = max(wanted.not_before_us, self._low_watermark_us, self.clock.at(radio_us))
         self._change_program(program, radio_us)
         if not program.sleeping:
-            self._next_sample_us = first_sample_at_or_after(began, program.period_us)
+            self._next_sample_us = self._first_sample(began)
             self._execution = Execution(program, self._next_sample_us)
         # An empty packet acknowledges the program at once.
         instructions.append(self._send(radio_us, []))
@@ -326,7 +367,10 @@ class Mote:
 
     def _change_program(self, program: SamplingProgram, radio_us: int) -> None:
         self.meter.settle(radio_us)
-        self.meter.run(program)
+        paced = program
+        if self.recording is not None and not program.sleeping:
+            paced = msgspec.structs.replace(program, period_us=self.description.default_period_us)
+        self.meter.run(paced)
         self.program = program
         self._impatient_us = None
 
@@ -337,7 +381,7 @@ class Mote:
             self.meter.device,
             self.meter.usable_joules,
             self.lifetime_us,
-            replays=self.replays,
+            replays=self.replays if self.recording is None else AS_RECORDED,
             sequence=self._sequence if self.sealed else None,
         )
         most_bytes = self.meter.profile.radio.max_payload_bytes
@@ -360,6 +404,7 @@ class Mote:
             None if ended else self._next_sample_us,
             len(self._waiting),
             self._impatient_us,
+            regular=self._regular,
         )
 
 
@@ -367,8 +412,17 @@ def _aged(record: Record, age_us: int) -> Record:
     return record if isinstance(record, Health) else msgspec.structs.replace(record, age_us=age_us)
 
 
-def check_acceptable(mote: MoteDescription, profile: DeviceProfile, program: SamplingProgram) -> None:
+def check_acceptable(mote: MoteDescription, profile: DeviceProfile | None, program: SamplingProgram) -> None:
     """Reject a program that a mote cannot run.
+
+    Parameters
+    ----------
+    mote
+        The mote.
+    profile
+        Of its hardware; None for what has no limits, as it replays a recording.
+    program
+        The program.
 
     Raises
     ------
@@ -383,6 +437,8 @@ def check_acceptable(mote: MoteDescription, profile: DeviceProfile, program: Sam
         texts = [name for name in alone.fields if known[name] is FieldType.TEXT]
         if isinstance(alone.report, Panes) and alone.report.measures and texts:
             raise ProgramError(f"mote {mote.name} cannot add up {texts[0]!r}, which is text")
+    if profile is None:
+        return
     if not program.sleeping and program.period_us < mote.minimum_period_us:
         raise ProgramError(
             f"mote {mote.name} cannot sample every {program.period_us} us, only every {mote.minimum_period_us} us"

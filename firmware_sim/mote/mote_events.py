@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 from msgspec.structs import asdict
 
@@ -29,7 +30,7 @@ class MoteDescription:
         battery_joules: float | None = None,
         lifetime_us: int = 0,
         *,
-        replays: bool = False,
+        replays: bool | Literal["recorded"] = False,
         sequence: int | None = None,
     ) -> Announcement:
         """Return its announcement to its proxy after it has booted for the `boot`-th time.
@@ -41,7 +42,7 @@ class MoteDescription:
         battery_joules, lifetime_us
             The usable energy of its battery, if known, and how long it should last; 0 for any time.
         replays
-            Whether its clock is that of a recording.
+            Whether its clock is that of a recording, and its stamps, too, if it is replayed as it is.
         sequence
             Number of its next packet, if it has a key.
         """

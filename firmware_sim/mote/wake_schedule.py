@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from itertools import islice
 
 from firmware_sim.mote.sample_clock import SampleClock
-from protocols.power.estimate import is_regular
 from protocols.power.record_instants import record_instants
 from protocols.wire.programs import SamplingProgram, Several, first_sample_at_or_after
 
@@ -29,6 +28,8 @@ class Schedule:
         How many records wait for a full packet.
     impatient_us
         Sample time at which they are sent without it; None without a limit.
+    regular
+        Whether it is known when records come.
     """
 
     program: SamplingProgram
@@ -37,6 +38,7 @@ class Schedule:
     next_sample_us: int | None
     waiting: int
     impatient_us: int | None = None
+    regular: bool = True
 
     def wakes_at(self, radio_us: int) -> int:
         """Return the radio time at which it wakes next, after `radio_us`."""
@@ -56,7 +58,7 @@ class Schedule:
         """
         every_us = self.program.listen.every_us
         ask_us = self.window_began_us + every_us
-        if not self.program.sleeping and not is_regular(self.program):
+        if not self.program.sleeping and not self.regular:
             return ask_us + every_us
         packet_us = self._next_packet_at()
         if packet_us is not None and packet_us <= max(ask_us, radio_us) + every_us:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -17,6 +17,7 @@ from polars.exceptions import PolarsError
 from firmware_sim.errors import TraceError
 from firmware_sim.mote.mote_events import MoteDescription
 from protocols.errors import SchemaError
+from protocols.wire.frames import LONGEST_PERIOD_US
 from protocols.wire.names import NAME_SHAPE, is_identifier
 from protocols.wire.packets import SampleValue
 from protocols.wire.streams import Field, FieldType, StreamSchema
@@ -49,11 +50,50 @@ class TraceColumns:
     fields: Mapping[str, str] = field(default_factory=dict)
 
 
-class Trace:
-    """A recorded phenomenon.
+@dataclass(frozen=True, slots=True)
+class Readings:
+    """What was recorded of one sensor, with its stamps (:class:`firmware_sim.mote.mote.Recording`).
 
-    At an instant a mote senses the reading of that instant or of less than one interval before: a reading holds until
-    the next one. Where a reading is missing it senses NULL.
+    Parameters
+    ----------
+    instants
+        Of the readings, ascending; several may have one.
+    values
+        Of the readings, by field.
+    """
+
+    instants: npt.NDArray[np.int64]
+    values: Mapping[str, Sequence[SampleValue]]
+
+    def next_us(self, from_us: int) -> int | None:
+        """Return the instant of the first reading from one on; None if there is none."""
+        place = int(np.searchsorted(self.instants, from_us))
+        return int(self.instants[place]) if place < len(self.instants) else None
+
+    def readings(self, instant_us: int, fields: tuple[str, ...]) -> list[tuple[SampleValue, ...]]:
+        """Return the values of the readings of an instant."""
+        first, end = (int(np.searchsorted(self.instants, instant_us, side)) for side in ("left", "right"))
+        return [tuple(self.values[name][place] for name in fields) for place in range(first, end)]
+
+
+@dataclass(frozen=True, slots=True)
+class Resampling:
+    """How a trace is sampled again.
+
+    Parameters
+    ----------
+    period_us
+        The sample period of queries without one; None for the commonest time between two readings.
+    """
+
+    period_us: int | None = None
+
+
+class Trace:
+    """A recorded phenomenon: replayed as it is, or sampled again.
+
+    If it is sampled again, a mote senses at an instant the reading of that instant or of less than one interval before:
+    a reading holds until the next one. Where a reading is missing it senses NULL.
 
     Parameters
     ----------
@@ -63,6 +103,8 @@ class Trace:
         The meaning of its columns.
     stream
         Name of the stream its motes feed.
+    resampling
+        None to replay it as it is.
 
     Raises
     ------
@@ -70,8 +112,16 @@ class Trace:
         If the file cannot be read, a column is missing, or an instant cannot be understood; the error has the place.
     """
 
-    def __init__(self, path: Path, *, columns: TraceColumns | None = None, stream: str = "traffic") -> None:
+    def __init__(
+        self,
+        path: Path,
+        *,
+        columns: TraceColumns | None = None,
+        stream: str = "traffic",
+        resampling: Resampling | None = None,
+    ) -> None:
         self._path = path
+        self._resampling = resampling
         self._columns = columns or TraceColumns()
         rows = _typed(_read(path), self._columns, path)
         self._fields = [name for name in rows.columns if name not in ("fjord_time", self._columns.sensor)]
@@ -80,9 +130,9 @@ class Trace:
         self._instants: list[npt.NDArray[np.int64]] = []
         self._values: list[dict[str, list[SampleValue]]] = []
         for (sensor,), part in rows.partition_by(self._columns.sensor, as_dict=True, maintain_order=True).items():
-            ordered = part.sort("fjord_time", maintain_order=True).unique(
-                "fjord_time", keep="last", maintain_order=True
-            )
+            ordered = part.sort("fjord_time", maintain_order=True)
+            if resampling is not None:
+                ordered = ordered.unique("fjord_time", keep="last", maintain_order=True)
             self._sensors.append(str(sensor))
             self._instants.append(ordered["fjord_time"].to_numpy())
             self._values.append({name: ordered[name].to_list() for name in self._fields})
@@ -94,11 +144,27 @@ class Trace:
     @cached_property
     def interval_us(self) -> int:
         """The commonest time between two readings of a sensor; one second if no sensor has two."""
-        gaps = np.concatenate([np.diff(instants) for instants in self._instants])
-        if gaps.size == 0:
+        if self._gaps.size == 0:
             return 1_000_000
-        found, counts = np.unique(gaps, return_counts=True)
+        found, counts = np.unique(self._gaps, return_counts=True)
         return int(found[np.argmax(counts)])
+
+    @cached_property
+    def _gaps(self) -> npt.NDArray[np.int64]:
+        gaps = np.concatenate([np.diff(instants) for instants in self._instants])
+        return gaps[gaps > 0]
+
+    @cached_property
+    def _period_us(self) -> int:
+        """The period for queries without SAMPLE; of what is replayed as it is, the median of its gaps."""
+        if self._resampling is None:
+            return int(np.median(self._gaps)) if self._gaps.size else self.interval_us
+        return self._resampling.period_us or self.interval_us
+
+    @property
+    def _holds_us(self) -> int:
+        """How long a reading holds, unless another one comes."""
+        return 1 if self._resampling is None else max(self._period_us, self.interval_us)
 
     @property
     def begins_us(self) -> int | None:
@@ -108,7 +174,7 @@ class Trace:
     @property
     def ends_us(self) -> int | None:
         """Instant at which the last reading ceases to hold."""
-        return int(max(instants[-1] for instants in self._instants)) + self.interval_us
+        return int(max(instants[-1] for instants in self._instants)) + self._holds_us
 
     @property
     def readings(self) -> int:
@@ -124,17 +190,23 @@ class Trace:
                 kind="trace",
                 stream=self._schema,
                 properties={self._columns.sensor: sensor},
-                default_period_us=self.interval_us,
+                default_period_us=min(self._period_us, LONGEST_PERIOD_US),
                 minimum_period_us=1_000,
             )
             for name, sensor in zip(mote_names(self._sensors), self._sensors, strict=True)
         )
 
+    def recording(self, mote: int) -> Readings | None:
+        """Return what was recorded of a mote's sensor; None if it is sampled again."""
+        if self._resampling is not None:
+            return None
+        return Readings(self._instants[mote], self._values[mote])
+
     def sense(self, mote: int, instant_us: int, fields: tuple[str, ...]) -> tuple[SampleValue, ...]:
         """Return the reading that holds at an instant."""
         instants = self._instants[mote]
         place = int(np.searchsorted(instants, instant_us, side="right")) - 1
-        if place < 0 or instant_us - int(instants[place]) >= self.interval_us:
+        if place < 0 or instant_us - int(instants[place]) >= self._holds_us:
             return (None,) * len(fields)
         values = self._values[mote]
         return tuple(values[name][place] for name in fields)

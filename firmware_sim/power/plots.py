@@ -54,29 +54,48 @@ def new_figure(width: float, height: float, panels: int = 1) -> tuple[Figure, li
 
 
 def plot_power(report: PowerReport, path: Path) -> None:
-    """Plot the draw of a program against its rate, split by component; for a program of the paper, all three."""
+    """Plot the draw of a program against its rate, split by component; for a program of the paper, all three.
+
+    The band around the total is the uncertainty of the profile; the dot is the program at the rate that was asked for.
+    """
     names = PAPER_PROGRAMS if report.question.program in PAPER_PROGRAMS else (report.question.program,)
-    figure, panels = new_figure(4.6 * len(names) + 1.4, 4.2, len(names))
+    figure, panels = new_figure(4.6 * len(names) + 2.2, 4.2, len(names))
     handles: dict[str, Artist] = {}
     for name, axes in zip(names, panels, strict=True):
         hertz, draws = curve(replace(report.question, program=name), report.profile)
         if hertz:
-            values = np.array(draws)
-            for component, colour in COLOURS.items():
-                place = COMPONENTS.index(component)
-                if values[:, place].max() > values.sum(axis=1).max() * 1e-4:
-                    (line,) = axes.plot(hertz, values[:, place], color=colour, label=_words(component))
-                    handles[_words(component)] = line
-            (line,) = axes.plot(hertz, values.sum(axis=1), color="black", linewidth=2, label="total")
-            handles["total"] = line
-            axes.set_ylim(bottom=values.sum(axis=1).min() * 1e-2)
+            handles |= _draw_curve(axes, np.array(hertz), np.array(draws), report.profile.uncertainty)
         if name == report.question.program:
-            axes.axvline(report.rate_hz, color="grey", linestyle=":", linewidth=1)
+            handles |= _draw_point(axes, report)
         axes.set(xscale="log", yscale="log", title=name, xlabel="samples per second", ylabel="draw (mW)")
         axes.grid(visible=True, alpha=0.3)
-    figure.legend(list(handles.values()), list(handles), loc="outside right upper", fontsize="small")
+    figure.legend(list(handles.values()), list(handles), loc="outside right center", fontsize="small")
     figure.suptitle(report.profile.title)
     figure.savefig(path, dpi=120)
+
+
+def _draw_curve(axes: Axes, hertz: np.ndarray, draws: np.ndarray, uncertainty: float) -> dict[str, Artist]:
+    """Draw the components that matter, their total and its band; return what the legend names."""
+    handles: dict[str, Artist] = {}
+    total = draws.sum(axis=1)
+    for component, colour in COLOURS.items():
+        values = draws[:, COMPONENTS.index(component)]
+        if values.max() > total.max() * 1e-4:
+            (handles[_words(component)],) = axes.plot(hertz, values, color=colour, label=_words(component))
+    (handles["total"],) = axes.plot(hertz, total, color="black", linewidth=2, label="total")
+    if uncertainty:
+        band = axes.fill_between(
+            hertz, total / (1 + uncertainty), total * (1 + uncertainty), color="black", alpha=0.12, linewidth=0
+        )
+        handles[f"total, off by {uncertainty:.0%}"] = band
+    axes.set_ylim(bottom=total.min() * 1e-2)
+    return handles
+
+
+def _draw_point(axes: Axes, report: PowerReport) -> dict[str, Artist]:
+    total = float(report.draw_mw.sum())
+    (point,) = axes.plot([report.rate_hz], [total], "o", color="#d7191c", zorder=5)
+    return {f"{report.rate_hz:g} Hz: {total:.3g} mW": point}
 
 
 def _words(component: Component) -> str:

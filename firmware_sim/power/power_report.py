@@ -12,11 +12,11 @@ import numpy as np
 
 from firmware_sim.power.batteries import find_battery
 from firmware_sim.power.battery import Battery
-from firmware_sim.power.paper_programs import PAPER_PROGRAMS, paper_program, period_of
+from firmware_sim.power.paper_programs import NO_LISTENING, PAPER_PROGRAMS, paper_program, period_of
 from firmware_sim.power.program_file import load_program
 from protocols.errors import OverloadError, ProgramError, SettingsError
 from protocols.power.component import Power, named
-from protocols.power.estimate import NEVER_US, Workload, draw_mw
+from protocols.power.estimate import Workload, draw_mw
 from protocols.power.limits import check_program
 from protocols.power.profile import DeviceProfile
 from protocols.power.profiles import find_profile
@@ -141,8 +141,7 @@ def program_at(question: PowerQuestion, profile: DeviceProfile, rate_hz: float |
     if question.program in PAPER_PROGRAMS:
         if rate_hz is None:
             raise SettingsError(f"the program {question.program!r} has no rate of its own", hint="give --rate HZ")
-        listen = question.listen or ListenSchedule(NEVER_US, 1)
-        return paper_program(question.program, profile, rate_hz, listen=listen)
+        return paper_program(question.program, profile, rate_hz, listen=question.listen or NO_LISTENING)
     program = load_program(Path(question.program))
     if rate_hz is None:
         return program
@@ -150,15 +149,21 @@ def program_at(question: PowerQuestion, profile: DeviceProfile, rate_hz: float |
 
 
 def curve(question: PowerQuestion, profile: DeviceProfile) -> tuple[tuple[float, ...], tuple[Power, ...]]:
-    """Return rates and the draw of the program at each; rates that the device cannot reach are left out."""
+    """Return rates and the draw of the program at each; rates that the device cannot reach are left out.
+
+    The rate of the question is among them.
+    """
     hertz: list[float] = []
     draws: list[Power] = []
-    for rate in np.geomspace(SLOWEST_HZ, FASTEST_HZ, CURVE_POINTS):
+    rates = {*np.geomspace(SLOWEST_HZ, FASTEST_HZ, CURVE_POINTS).tolist()}
+    if question.rate_hz is not None:
+        rates.add(question.rate_hz)
+    for rate in sorted(rates):
         try:
-            program = program_at(question, profile, float(rate))
+            program = program_at(question, profile, rate)
             check_program(profile, program)
             draws.append(draw_mw(profile, program, question.workload))
         except (ProgramError, OverloadError):
             continue
-        hertz.append(float(rate))
+        hertz.append(rate)
     return tuple(hertz), tuple(draws)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta
 
+from firmware_sim.power.paper_programs import NO_LISTENING
 from protocols.errors import ProgramError, SettingsError
 from protocols.power.constants_file import convert, line_of, read_table
 from protocols.text.durations import DurationError, parse_duration_us
@@ -66,7 +68,7 @@ class _ProgramTable(msgspec.Struct, forbid_unknown_fields=True):
     fields: Annotated[tuple[str, ...], Meta(min_length=1)]
     period: str
     samples_per_packet: int = 1
-    listen: _Listen = msgspec.field(default_factory=_Listen)
+    listen: _Listen | Literal["never"] = msgspec.field(default_factory=_Listen)
     band: tuple[_Band, ...] = ()
     report: _SendOnChange | _Panes | _Vehicles | _Count | None = None
 
@@ -101,14 +103,18 @@ def read_program(text: str, origin: str) -> SamplingProgram:
             fields=table.fields,
             period_us=duration_us(table.period, "period"),
             samples_per_packet=table.samples_per_packet,
-            listen=ListenSchedule(
-                duration_us(table.listen.every, "listen.every"), duration_us(table.listen.window, "listen.for")
-            ),
+            listen=_schedule(table.listen, duration_us),
             bands=tuple(Band(each.field, each.low, each.high) for each in table.band),
             report=_report(table.report, duration_us),
         )
     except ProgramError as error:
         raise ProgramError(f"{origin}: {error.message}", hint=error.hint) from error
+
+
+def _schedule(listen: _Listen | Literal["never"], duration_us: Callable[[str, str], int]) -> ListenSchedule:
+    if listen == "never":
+        return NO_LISTENING
+    return ListenSchedule(duration_us(listen.every, "listen.every"), duration_us(listen.window, "listen.for"))
 
 
 def _report(table: Any, duration_us: Any) -> ReportKind | None:

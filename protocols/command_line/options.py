@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 from protocols.errors import FjordError
 from protocols.text.byte_sizes import parse_byte_size
@@ -33,12 +33,40 @@ class DefaultCommandGroup(TyperGroup):
         return super().parse_args(ctx, args)
 
 
+class UsualValueCommand(TyperCommand):
+    """A command with an option that may stand without its value."""
+
+    usual: ClassVar[tuple[str, str]]
+    """The option, and the word that stands for its usual value."""
+
+    def parse_args(self, ctx: Context, args: list[str]) -> list[str]:
+        """Write out the usual value where there is none."""
+        return super().parse_args(ctx, with_usual(args, *self.usual))
+
+
+def with_usual(arguments: Sequence[str], option: str, usual: str) -> list[str]:
+    """Return arguments in which an option that stands without a value has its usual one.
+
+    Examples
+    --------
+    >>> with_usual(["--often", "--long", "3"], "--often", "usual"), with_usual(["--often", "3"], "--often", "usual")
+    (['--often', 'usual', '--long', '3'], ['--often', '3'])
+    """
+    found: list[str] = []
+    for place, each in enumerate(arguments):
+        found.append(each)
+        if each == option and (place + 1 == len(arguments) or arguments[place + 1].startswith("-")):
+            found.append(usual)
+    return found
+
+
 def duration_option(
     *names: str,
     help: str,  # noqa: A002 (typer's word)
     shown_default: str | bool = True,
     least_us: int = 0,
     most_us: int = LONGEST_OPTION_US,
+    usual: str = "",
 ) -> Any:
     """Return a typer option for a parameter in microseconds, written as ``30s``.
 
@@ -52,6 +80,8 @@ def duration_option(
         The default as the help shows it, for instance "30s"; True shows microseconds.
     least_us, most_us
         The shortest and the longest duration accepted.
+    usual
+        A word that may stand for the duration, and is 0: that of :func:`with_usual`, if the option may stand alone.
 
     Examples
     --------
@@ -59,6 +89,8 @@ def duration_option(
     """
 
     def parse(text: str) -> int:
+        if usual and text == usual:
+            return 0
         found = parse_duration_us(text)
         if found < least_us:
             raise DurationError(text, f"it must be at least {format_duration(least_us)}")
@@ -66,7 +98,8 @@ def duration_option(
             raise DurationError(text, f"it must be at most {format_duration(most_us)}")
         return found
 
-    return typer.Option(*names, help=help, metavar="DURATION", parser=_from_text(parse), show_default=shown_default)
+    metavar = "[DURATION]" if usual else "DURATION"
+    return typer.Option(*names, help=help, metavar=metavar, parser=_from_text(parse), show_default=shown_default)
 
 
 def byte_size_option(*names: str, help: str, shown_default: str | bool = True) -> Any:  # noqa: A002 (typer's word)

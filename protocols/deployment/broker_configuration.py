@@ -26,6 +26,8 @@ class BrokerPart(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         Folder for what it keeps over a restart; None for nothing.
     user
         User that it runs as, if root starts it; None leaves that to Mosquitto.
+    password_port, password_listen
+        Where it listens for devices that show a password, without TLS; None for nowhere.
     """
 
     hosts: tuple[str, ...]
@@ -34,6 +36,8 @@ class BrokerPart(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     listen: str = "127.0.0.1"
     data: str | None = None
     user: str | None = None
+    password_port: int | None = None
+    password_listen: str = "127.0.0.1"  # noqa: S105 - an address
 
     def check(self) -> BrokerPart:
         """Return it if a configuration can be made of it.
@@ -45,10 +49,13 @@ class BrokerPart(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """
         if not self.hosts:
             raise SecurityError("the broker has no name", hint="name its machine with --broker-host")
-        for host in (*self.hosts, self.listen):
+        for host in (*self.hosts, self.listen, self.password_listen):
             check_host(host)
-        if not 0 < self.port <= HIGHEST_PORT:
-            raise SecurityError(f"{self.port} is not a port")
+        for port in (self.port, *([] if self.password_port is None else [self.password_port])):
+            if not 0 < port <= HIGHEST_PORT:
+                raise SecurityError(f"{port} is not a port")
+        if self.port == self.password_port:
+            raise SecurityError(f"port {self.port} is that of certificates", hint="name another for passwords")
         for text in (self.folder, self.data, self.user):
             if text is not None and (not text.isprintable() or not text.strip()):
                 raise SecurityError(f"{text[:120]!r} cannot be in the broker's configuration")
@@ -69,6 +76,7 @@ def configuration_text(broker: BrokerPart) -> str:
         "require_certificate true",
         "use_identity_as_username true",
         "allow_anonymous false",
+        *password_lines(broker),
         f"acl_file {folder}/acl",
         "max_queued_messages 100000",
         "max_queued_bytes 268435456",
@@ -88,3 +96,14 @@ def configuration_text(broker: BrokerPart) -> str:
     if broker.user is not None:
         lines.append(f"user {broker.user}")
     return "\n".join(lines) + "\n"
+
+
+def password_lines(broker: BrokerPart) -> list[str]:
+    """Return the lines about devices that show a password; what stands behind them counts for both listeners."""
+    if broker.password_port is None:
+        return []
+    return [
+        "# For devices that cannot show a certificate. What they send is not encrypted, their password neither.",
+        f"listener {broker.password_port} {broker.password_listen}",
+        f"password_file {broker.folder.rstrip('/')}/passwords",
+    ]

@@ -63,6 +63,7 @@ def init(
             help="Name or address by which clients call the API; repeatable.", show_default="localhost, 127.0.0.1"
         ),
     ] = None,
+    api_port: Annotated[int, typer.Option(min=1, max=65_535, help="Port of the API.")] = 8642,
     days: Days = None,
     broker_port: Annotated[int, typer.Option(min=1, max=65_535, help="Port of the broker.")] = 8883,
     broker_listen: Annotated[str, typer.Option(help="Address that the broker listens on.")] = "127.0.0.1",
@@ -73,6 +74,13 @@ def init(
     broker_data: Annotated[
         str | None, typer.Option(help="Where the broker keeps messages over a restart.", show_default="nowhere")
     ] = None,
+    password_port: Annotated[
+        int | None,
+        typer.Option(
+            min=1, max=65_535, help="Second port, without TLS, for devices that show a password.", show_default="none"
+        ),
+    ] = None,
+    password_listen: Annotated[str, typer.Option(help="Address of that port.")] = "127.0.0.1",  # noqa: S107 - no password
     broker_user: Annotated[
         str | None,
         typer.Option(help="User that the broker runs as if root starts it.", show_default="Mosquitto's choice"),
@@ -97,8 +105,12 @@ def init(
         listen=broker_listen,
         data=broker_data,
         user=broker_user,
+        password_port=password_port,
+        password_listen=password_listen,
     )
-    wanted = Deployment(FORMAT, broker, names, tuple(api_host or ("localhost", "127.0.0.1")), days or 365)
+    wanted = Deployment(
+        FORMAT, broker, names, tuple(api_host or ("localhost", "127.0.0.1")), days or 365, api_port=api_port
+    )
     _summarize(DeploymentFolder.create(folder, wanted, time.time()), as_json=as_json)
 
 
@@ -155,15 +167,60 @@ def add_device(
     *,
     reads: Reads = None,
     writes: Writes = None,
+    password: Annotated[
+        bool, typer.Option("--password", help="It cannot show a certificate: draw a password for it.")
+    ] = False,
+    password_from: Annotated[
+        str | None, typer.Option(metavar="FILE", help="Its password is the first line of FILE, - for standard input.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Add a device of another maker, or topics to one that is there."""
+    from protocols.deployment.identities import password_file
     from protocols.deployment.names import DevicePart
+    from protocols.security.errors import SecurityError
 
     opened = _open(folder)
     known = next((each for each in opened.deployment.names.devices if each.name == name), DevicePart(name))
-    part = DevicePart(name, _joined(known.reads, reads), _joined(known.writes, writes))
-    _change(opened, _with(opened, part), as_json=as_json)
+    shows = known.password or password or password_from is not None
+    if shows and not known.password and known in opened.deployment.names.devices:
+        raise SecurityError(f"{name} has a certificate", hint=f"`fjord security revoke {folder} {name}` first")
+    if shows and opened.deployment.broker.password_port is None:
+        raise SecurityError(
+            "the broker does not listen for passwords", hint=f"`fjord security passwords {folder} --port 1883` first"
+        )
+    part = DevicePart(name, _joined(known.reads, reads), _joined(known.writes, writes), shows)
+    names = _with(opened, part)
+    if password_from is not None:
+        opened.set_password(name, _first_line(password_from))
+    _change(opened, names, as_json=as_json)
+    if shows and not as_json:
+        typer.echo(f"its user is {name}, its password is in {folder / password_file(name)}")
+
+
+@app.command()
+def passwords(
+    folder: Folder,
+    *,
+    port: Annotated[int, typer.Option(min=1, max=65_535, help="Port for them.")] = 1883,
+    listen: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+    as_json: AsJson = False,
+) -> None:
+    """Let the broker listen, without TLS, for devices that show a password as they can show no certificate."""
+    from protocols.deployment.broker_configuration import password_lines
+
+    opened = _open(folder)
+    written = opened.listen_for_passwords(port, listen, time.time())
+    lines = password_lines(opened.deployment.broker)
+    if as_json:
+        typer.echo(json.dumps({"written": written, "lines": lines}))
+        return
+    file = opened.path / "broker" / "mosquitto.conf"
+    if written:
+        typer.echo(f"{file} has a second listener; copy it and passwords to the broker, and start that again")
+    else:
+        typer.echo(f"{file} was edited, so add these lines yourself, before acl_file:")
+        typer.echo("\n".join(lines))
 
 
 @app.command()
@@ -231,6 +288,18 @@ def show(folder: Folder, *, as_json: AsJson = False) -> None:
     Console().print(table)
 
 
+def _first_line(file: str) -> str:
+    import sys
+
+    from protocols.security.errors import SecurityError
+
+    try:
+        text = sys.stdin.readline() if file == "-" else Path(file).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise SecurityError(f"the password cannot be read: {error}") from error
+    return text.partition("\n")[0].rstrip("\r")
+
+
 def _open(folder: Path) -> DeploymentFolder:
     from protocols.deployment.folder import DeploymentFolder
 
@@ -259,8 +328,15 @@ def _change(opened: DeploymentFolder, names: Names, *, as_json: bool) -> None:
     elif before.names == names:
         typer.echo("nothing to add: it is there already")
     else:
-        made = f"made certificates of {', '.join(new)}; " if new else ""
-        typer.echo(f"{made}copy {opened.path / 'broker' / 'acl'} to the broker, and let it read that again (SIGHUP)")
+        with_password = {each.name for each in names.devices if each.password}
+        certified = [each for each in new if each not in with_password]
+        made = f"made certificates of {', '.join(certified)}; " if certified else ""
+        files = [opened.path / "broker" / "acl"]
+        if with_password:
+            files.append(opened.path / "broker" / "passwords")
+        again = "them" if with_password else "that"
+        copied = " and ".join(map(str, files))
+        typer.echo(f"{made}copy {copied} to the broker, and let it read {again} again (SIGHUP)")
         _show_keys(opened)
 
 

@@ -26,11 +26,14 @@ from protocols.deployment.identities import (
     due_for_renewal,
     environment_text,
     environments,
+    has_password,
     identities,
     identity_of,
     keys_of_machines,
+    password_file,
 )
 from protocols.deployment.names import RESERVED, Names
+from protocols.deployment.passwords import PASSWORDS, check_password, draw_password, password_text
 from protocols.sealing.key_files import SUFFIX, read_files, write_files
 from protocols.sealing.keys import CLUSTER_FILE, SECRET_BYTES, make_keys, read_deployment
 from protocols.sealing.keys import Deployment as Keys
@@ -197,8 +200,9 @@ class DeploymentFolder:
         """
         chosen = list(names) or list(due_for_renewal(self.deployment, now + WARNED_SECONDS))
         known = {each.name: each for each in identities(self.deployment)}
+        with_password = {each.name for each in self.deployment.names.parts if has_password(each)}
         for name in chosen:
-            if name != AUTHORITY and name not in known:
+            if name != AUTHORITY and name not in known and name not in with_password:
                 raise SecurityError(f"{name!r} has no certificate", hint="`fjord security show` lists them")
         if AUTHORITY in chosen:
             old = self._authority()
@@ -206,7 +210,9 @@ class DeploymentFolder:
             write_file(self.path / CA, pair.certificate, mode=PUBLIC, overwrite=True)
             self._store([_issued(AUTHORITY, pair)])
         authority = self._authority()
-        made = [self._issue(known[name], authority, now, days) for name in chosen if name != AUTHORITY]
+        for name in with_password.intersection(chosen):
+            write_file(self.path / password_file(name), draw_password().encode(), mode=SECRET, overwrite=True)
+        made = [self._issue(known[name], authority, now, days) for name in chosen if name in known]
         self._store(made)
         self._write_derived(authority, now)
         return chosen
@@ -232,7 +238,7 @@ class DeploymentFolder:
         # Stored last: of a command that was interrupted, the same again does the rest.
         self._write_derived(self._authority(), now)
         self._store()
-        for file in (identity.certificate, identity.key):
+        for file in (identity.certificate, identity.key, password_file(name)):
             (self.path / file).unlink(missing_ok=True)
         return count
 
@@ -278,6 +284,7 @@ class DeploymentFolder:
         listed = revocation_list(authority, revoked, now=now)
         write_file(self.path / "broker" / "revoked.crl", listed, mode=PUBLIC, overwrite=True)
         self._replace("broker/acl", acl_text(rules_of(deployment.names)).encode(), mode=SECRET)
+        self._write_passwords()
         self.hand_out_keys()
         once = {"broker/mosquitto.conf": configuration_text(deployment.broker)}
         for folder, variables in environments(deployment, str(self.path.absolute())).items():
@@ -285,6 +292,39 @@ class DeploymentFolder:
         for file, text in once.items():
             if not (self.path / file).exists():
                 write_file(self.path / file, text.encode(), mode=PUBLIC)
+
+    def _write_passwords(self) -> None:
+        """Draw the passwords that devices lack, and let the broker have hashes of all."""
+        found = {}
+        for part in self.deployment.names.parts:
+            if has_password(part):
+                file = self.path / password_file(part.name)
+                if not file.exists():
+                    write_file(file, draw_password().encode(), mode=SECRET)
+                found[part.name] = file.read_text(encoding="utf-8").rstrip("\n")
+        if self.deployment.broker.password_port is not None:
+            kept = self.path / "broker" / PASSWORDS
+            before = kept.read_text(encoding="utf-8") if kept.exists() else ""
+            self._replace(f"broker/{PASSWORDS}", password_text(before, found).encode(), mode=SECRET)
+
+    def set_password(self, name: str, password: str) -> None:
+        """Give a device a password of its own, before or after it is added; raises SecurityError."""
+        write_file(self.path / password_file(name), check_password(password).encode(), mode=SECRET, overwrite=True)
+
+    def listen_for_passwords(self, port: int, listen: str, now: float) -> bool:
+        """Let the broker listen for devices that show a password; return whether its configuration has that now.
+
+        A configuration that has been edited since it was made is left as it is.
+        """
+        before = configuration_text(self.deployment.broker)
+        broker = msgspec.structs.replace(self.deployment.broker, password_port=port, password_listen=listen)
+        self.deployment = msgspec.structs.replace(self.deployment, broker=broker).check()
+        file = self.path / "broker" / "mosquitto.conf"
+        is_ours = not file.exists() or file.read_text(encoding="utf-8") == before
+        if is_ours:
+            self._replace("broker/mosquitto.conf", configuration_text(broker).encode())
+        self.complete(now)
+        return is_ours
 
     def _replace(self, file: str, content: bytes, *, mode: int = PUBLIC) -> bool:
         """Write a file unless it has this content; return whether it had another."""

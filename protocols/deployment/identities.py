@@ -71,6 +71,8 @@ class Deployment(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         How long certificates are valid.
     issued
         All certificates that were made, in order.
+    api_port
+        The port of the HTTP API.
     """
 
     format: int
@@ -79,6 +81,7 @@ class Deployment(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     api_hosts: tuple[str, ...]
     days: int
     issued: tuple[Issued, ...] = ()
+    api_port: int = API_PORT
 
     def check(self) -> Deployment:
         """Return it if it is one; raises FjordError."""
@@ -134,7 +137,17 @@ def identities(deployment: Deployment) -> Iterator[Identity]:
     yield Identity(BROKER, "broker", "broker", Purpose.SERVER, deployment.broker.hosts)
     yield Identity(deployment.names.cluster, "cluster", "cluster")
     yield Identity(API, "API", "cluster", Purpose.SERVER, deployment.api_hosts)
-    yield from (identity_of(each) for each in deployment.names.parts)
+    yield from (identity_of(each) for each in deployment.names.parts if not has_password(each))
+
+
+def has_password(part: Part) -> bool:
+    """Return whether a part shows a password, and no certificate."""
+    return isinstance(part, DevicePart) and part.password
+
+
+def password_file(name: str) -> str:
+    """Return the file of a device's password, in the folder of the deployment."""
+    return f"devices/{name}/password"
 
 
 def identity_of(part: Part) -> Identity:
@@ -160,6 +173,7 @@ def environments(deployment: Deployment, folder: str) -> dict[str, dict[str, str
         **_broker(deployment, folder, "cluster", cluster),
         "FJORD_API_CERTIFICATE": f"{folder}/cluster/{API}.crt",
         "FJORD_API_KEY": f"{folder}/cluster/{API}.key",
+        "FJORD_API_PORT": str(deployment.api_port),
         "FJORD_CLUSTER_KEYS": f"{folder}/cluster/{CLUSTER_FILE}",
         **_api(deployment, folder, "cluster"),
     }
@@ -181,6 +195,9 @@ def environments(deployment: Deployment, folder: str) -> dict[str, dict[str, str
             case DevicePart():
                 more = {}
         found[own] = {**_broker(deployment, folder, own, part.name), **more}
+        if has_password(part):
+            host = deployment.broker.hosts[0]
+            found[own] = {"FJORD_BROKER": _address(host, deployment.broker.password_port or deployment.broker.port)}
     return found
 
 
@@ -220,9 +237,8 @@ def due_for_renewal(deployment: Deployment, before: float) -> Iterable[str]:
 
 
 def _broker(deployment: Deployment, folder: str, own: str, name: str) -> dict[str, str]:
-    host = deployment.broker.hosts[0]
     return {
-        "FJORD_BROKER": f"[{host}]:{deployment.broker.port}" if ":" in host else f"{host}:{deployment.broker.port}",
+        "FJORD_BROKER": _address(deployment.broker.hosts[0], deployment.broker.port),
         "FJORD_BROKER_CA": f"{folder}/{own}/ca.crt",
         "FJORD_BROKER_CERTIFICATE": f"{folder}/{own}/{name}.crt",
         "FJORD_BROKER_KEY": f"{folder}/{own}/{name}.key",
@@ -230,6 +246,9 @@ def _broker(deployment: Deployment, folder: str, own: str, name: str) -> dict[st
 
 
 def _api(deployment: Deployment, folder: str, own: str) -> dict[str, str]:
-    host = deployment.api_hosts[0]
-    shown = f"[{host}]" if ":" in host else host
-    return {"FJORD_API": f"https://{shown}:{API_PORT}", "FJORD_API_CA": f"{folder}/{own}/ca.crt"}
+    address = _address(deployment.api_hosts[0], deployment.api_port)
+    return {"FJORD_API": f"https://{address}", "FJORD_API_CA": f"{folder}/{own}/ca.crt"}
+
+
+def _address(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -77,11 +77,14 @@ class DevicePart(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         Of the device.
     reads, writes
         Filters of its topics.
+    password
+        Whether it shows a password, as it cannot show a certificate.
     """
 
     name: str
     reads: tuple[str, ...] = ()
     writes: tuple[str, ...] = ()
+    password: bool = False
 
 
 Part = ProxyPart | GatewayPart | SubscriberPart | DevicePart

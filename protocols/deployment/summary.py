@@ -12,9 +12,13 @@ from protocols.deployment.identities import (
     STATE,
     Deployment,
     environments,
+    has_password,
     identities,
+    identity_of,
     keys_of_machines,
+    password_file,
 )
+from protocols.deployment.passwords import PASSWORDS
 
 
 def summary(deployment: Deployment, folder: str) -> dict[str, Any]:
@@ -36,6 +40,12 @@ def summary(deployment: Deployment, folder: str) -> dict[str, Any]:
         )
         machine["files"] += [f"{folder}/{each.certificate}", f"{folder}/{each.key}"]
     machines["broker"]["files"] += [f"{folder}/broker/{each}" for each in ("revoked.crl", "acl", "mosquitto.conf")]
+    if deployment.broker.password_port is not None:
+        machines["broker"]["files"].append(f"{folder}/broker/{PASSWORDS}")
+    for part in deployment.names.parts:
+        if has_password(part):
+            own = identity_of(part).folder
+            machines[own] = {"files": [f"{folder}/{password_file(part.name)}"], "environment": variables[own]}
     for name in variables:
         machines[name]["files"].append(f"{folder}/{name}/environment")
     keys = keys_of_machines(deployment)
@@ -57,4 +67,5 @@ def summary_lines(found: dict[str, Any]) -> Iterator[str]:
         yield from (f"    {variable}={value}" for variable, value in machine["environment"].items())
     yield ""
     yield "The environment names files where they are now; `environment` in each folder has it, too."
-    yield f"The broker: mosquitto -c {found['machines']['broker']['files'][-1]}"
+    (configuration,) = (each for each in found["machines"]["broker"]["files"] if each.endswith("/mosquitto.conf"))
+    yield f"The broker: mosquitto -c {configuration}"

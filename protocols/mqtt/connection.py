@@ -38,7 +38,7 @@ from protocols.mqtt.messages import (
 )
 from protocols.mqtt.octets import UnsendableError
 from protocols.mqtt.reading_gate import ReadingGate
-from protocols.mqtt.reasons import REFUSED, connect_refusal, reason_text
+from protocols.mqtt.reasons import REFUSED, SESSION_TAKEN_OVER, connect_refusal, reason_text
 from protocols.mqtt.secure_opening import failure_text, opening_arguments, peer_expiry, refusal_of
 from protocols.mqtt.sent_frames import PING, Connect
 from protocols.mqtt.silence import Look, SilenceWatch, keep_alive_for
@@ -107,6 +107,8 @@ class Connection:
         self._silence = SilenceWatch(silence_seconds, keep_alive)
         self.hung = False
         """True once the connection was given up because the broker sent nothing any more."""
+        self.taken_over = False
+        """True once the broker has ended it as another client of the same name has connected."""
         self._end = "broke"
         """How the connection ended, once it has."""
         self._inbox = Inbox(max_queued)
@@ -379,6 +381,7 @@ class Connection:
             case ConnectAnswer() if not self._accepted.done():
                 self._accepted.set_result(answer)
             case Farewell(code, reason):
+                self.taken_over = code == SESSION_TAKEN_OVER
                 self._give_up(f"was ended by it: {reason or reason_text(code)}")
             case _:
                 pass

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -22,6 +22,7 @@ from protocols.mqtt.messages import (
     VERSIONS,
     BrokenOffError,
     BrokerAddress,
+    ClientNameSharedError,
     LastingSession,
     LinkError,
     Message,
@@ -29,6 +30,7 @@ from protocols.mqtt.messages import (
     Subscription,
     Version,
 )
+from protocols.mqtt.reconnecting import Outage, pauses
 from protocols.mqtt.version_choice import VersionChoice
 from protocols.security.tls import days_to_warn_of
 
@@ -37,18 +39,11 @@ if TYPE_CHECKING:
 
 log = get_logger(__name__)
 
-FIRST_PAUSE_SECONDS = 0.25
-LONGEST_PAUSE_SECONDS = 15.0
+TAKEOVER_SECONDS = 60.0
+"""A second takeover within this time is of another process of the same name, which connects again as this one does.
+A single one is let through: a process that was started again may take its own old connection over."""
 STEADY_SECONDS = 5.0
 """A connection that has lasted so long was no mistake of the broker's: the next pauses are short again."""
-
-
-def pauses(random_source: random.Random) -> Iterator[float]:
-    """Yield the seconds to wait before each new attempt: doubling, bounded, each with up to half of it as jitter."""
-    longest = FIRST_PAUSE_SECONDS
-    while True:
-        yield longest * (0.5 + random_source.random() / 2)
-        longest = min(2 * longest, LONGEST_PAUSE_SECONDS)
 
 
 class MqttLink:
@@ -124,13 +119,27 @@ class MqttLink:
         self._seals = seals
         self._session = session
         self._connections = 0
+        self._outage = Outage()
+        self._taken_over: float | None = None
+        """When another client of the same name took the connection last."""
         self.session_present = False
         """Whether the broker went on with a session from before when it was reached last."""
         self.session_lasts = False
         """Whether it keeps the session when the connection ends."""
 
+    @property
+    def failed_attempts(self) -> int:
+        """How often the broker could not be reached, or ended the connection, since it was reached last."""
+        return self._outage.attempts
+
     async def run(self, handle: Callable[[Message], Awaitable[None]]) -> None:
-        """Keep the connection and call `handle` for each message, one after another, until cancelled."""
+        """Keep the connection and call `handle` for each message, one after another, until cancelled.
+
+        Raises
+        ------
+        ClientNameSharedError
+            As :meth:`run_in_bursts`.
+        """
 
         async def take(messages: Sequence[Message]) -> None:
             for message in messages:
@@ -142,6 +151,11 @@ class MqttLink:
         """Keep the connection and call `take` with messages that arrived together, until cancelled.
 
         They are acknowledged when it has returned; those of a session that lasts by :meth:`acknowledge`.
+
+        Raises
+        ------
+        ClientNameSharedError
+            The broker has ended two connections within a minute as another client of the same name had connected.
         """
         take = self._opening(take)
         waiting, loop = pauses(self._random), asyncio.get_running_loop()
@@ -154,13 +168,20 @@ class MqttLink:
                     waiting = pauses(self._random)
                 self._disconnected()
                 self.trouble = error.message
-                if self._connection is not None and self._connection.hung:
-                    self.hangs_total += 1
+                if self._connection is not None:
+                    self.hangs_total += self._connection.hung
+                    if self._connection.taken_over:
+                        self._note_takeover(loop.time())
                 self._connection = None
                 pause = next(waiting)
-                log.warning(
-                    "broker is away", broker=str(self.address), error=str(error), next_try_seconds=round(pause, 2)
-                )
+                if self._outage.failed(str(error), loop.time()):
+                    log.warning(
+                        "broker is away",
+                        broker=str(self.address),
+                        error=str(error),
+                        for_seconds=round(self._outage.seconds(loop.time())),
+                        next_try_seconds=round(pause, 2),
+                    )
                 await asyncio.sleep(pause)
             finally:
                 self._disconnected()
@@ -222,6 +243,12 @@ class MqttLink:
 
         return take_opened
 
+    def _note_takeover(self, now: float) -> None:
+        """Note that another client has taken the connection; raise ClientNameSharedError if that is the second time."""
+        before, self._taken_over = self._taken_over, now
+        if before is not None and now - before < TAKEOVER_SECONDS:
+            raise ClientNameSharedError(self.address, self._client_id)
+
     def _disconnected(self) -> None:
         if self.connected.is_set():
             self.connected.clear()
@@ -265,6 +292,7 @@ class MqttLink:
             self.connects_total += 1
             self.connected.set()
             self.trouble = None
+            self._outage = Outage()
             log.info(
                 "connected to the broker",
                 broker=str(self.address),
@@ -286,6 +314,7 @@ __all__ = [
     "SILENCE_SECONDS",
     "BrokenOffError",
     "BrokerAddress",
+    "ClientNameSharedError",
     "LastingSession",
     "LinkError",
     "Message",

@@ -37,6 +37,26 @@ class VersionRefusedError(LinkError):
     """The broker does not speak a version of MQTT, or did not answer, so that it may not."""
 
 
+class ClientNameSharedError(FjordError):
+    """Another client keeps taking the connection over by connecting under the same name; a link ends with it.
+
+    Parameters
+    ----------
+    address
+        The broker.
+    client_id
+        The name.
+    """
+
+    def __init__(self, address: BrokerAddress, client_id: str) -> None:
+        super().__init__(
+            f"another client of the name {client_id!r} takes the connection to the broker at {address} again and again",
+            hint="a second process of the same name runs, perhaps on a copy of this data folder: stop one of them, or "
+            "give it a --name and a fresh --data of its own",
+        )
+        self.client_id = client_id
+
+
 class BrokenOffError(LinkError):
     """The connection broke before the broker had acknowledged all of many messages.
 

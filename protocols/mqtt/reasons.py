@@ -15,6 +15,8 @@ UNSUPPORTED_VERSION = 0x84
 
 MALFORMED_FRAME = 0x81
 """Of MQTT 5, as are the others: why a client ends a connection."""
+SESSION_TAKEN_OVER = 0x8E
+"""Of MQTT 5 too: a client has connected under the same name. Brokers that speak MQTT 3.1.1 end the connection only."""
 RECEIVE_MAXIMUM_EXCEEDED = 0x93
 
 _CONNECT_REFUSALS: Mapping[int, str] = MappingProxyType(
@@ -42,7 +44,7 @@ _REASONS: Mapping[int, str] = MappingProxyType(
         0x8B: "server shutting down",
         0x8C: "bad authentication method",
         0x8D: "keep alive timeout",
-        0x8E: "another client has this name",
+        SESSION_TAKEN_OVER: "another client has this name",
         0x8F: "topic filter invalid",
         0x90: "topic name invalid",
         0x91: "packet identifier in use",

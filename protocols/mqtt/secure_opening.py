@@ -34,6 +34,8 @@ def refusal_of(error: BaseException | None) -> str | None:
 
 def failure_text(error: Exception, address: BrokerAddress) -> str:
     """Return why a connection could not be opened."""
+    if isinstance(error, ConnectionRefusedError):
+        return f"{error}; nothing listens there"
     reason = refusal_of(error)
     if reason is None and address.tls is not None and isinstance(error, ConnectionError):
         return f"{error}; does it speak TLS on this port, and accept our certificate?"

@@ -9,8 +9,10 @@ from collections.abc import Iterator
 from typing import Any, TypeVar
 
 import msgspec
+import msgspec.inspect
 
 from protocols.errors import SettingsError
+from protocols.text.closeness import did_you_mean
 
 T = TypeVar("T")
 
@@ -45,7 +47,7 @@ def convert(table: dict[str, Any], kind: type[T], *, text: str, origin: str) -> 
     try:
         return msgspec.convert(table, kind)
     except msgspec.ValidationError as error:
-        raise _located(str(error), text=text, origin=origin) from error
+        raise _located(str(error), kind, text=text, origin=origin) from error
 
 
 def without_sources(table: dict[str, Any], origin: str) -> tuple[dict[str, Any], dict[str, str]]:
@@ -110,14 +112,46 @@ def _not_finite(value: Any, path: str) -> Iterator[tuple[str, float]]:
             yield from _not_finite(each, f"{path}[{place}]")
 
 
-def _located(message: str, *, text: str, origin: str) -> SettingsError:
+def _located(message: str, kind: Any, *, text: str, origin: str) -> SettingsError:
     found = _PATH.search(message)
     path = found["path"] if found else ""
     reason = message[: found.start()] if found else message
+    hint = None
     unknown = _UNKNOWN.search(reason)
     if unknown:
+        hint = did_you_mean(unknown["name"], _fields_at(msgspec.inspect.type_info(kind), path))
         path = f"{path}.{unknown['name']}" if path else unknown["name"]
         reason = "unknown field"
     line = line_of(text, path)
     where = origin if line is None else f"line {line} of {origin}"
-    return SettingsError(f"{where}, field {path or '(top level)'}: {reason[0].lower()}{reason[1:]}")
+    return SettingsError(f"{where}, field {path or '(top level)'}: {reason[0].lower()}{reason[1:]}", hint=hint)
+
+
+def _fields_at(kind: msgspec.inspect.Type, path: str) -> list[str]:
+    """Return the fields that a struct at a path within a type may have; of a union, those of all its structs."""
+    kinds = [kind]
+    for part in (each for each in re.split(r"[.\[\]]+", path) if each):
+        kinds = [below for each in kinds for below in _below(each, part)]
+    structs = [each for found in kinds for each in _members(found) if isinstance(each, msgspec.inspect.StructType)]
+    return [field.encode_name for struct in structs for field in struct.fields]
+
+
+def _below(kind: msgspec.inspect.Type, part: str) -> Iterator[msgspec.inspect.Type]:
+    """Yield the types of an item with this name, or of any item of an array."""
+    for each in _members(kind):
+        if isinstance(each, msgspec.inspect.StructType):
+            yield from (field.type for field in each.fields if field.encode_name == part)
+        elif isinstance(each, msgspec.inspect.DictType):
+            yield each.value_type
+        elif isinstance(each, msgspec.inspect.CollectionType | msgspec.inspect.VarTupleType):
+            yield each.item_type
+
+
+def _members(kind: msgspec.inspect.Type) -> Iterator[msgspec.inspect.Type]:
+    if isinstance(kind, msgspec.inspect.UnionType):
+        for each in kind.types:
+            yield from _members(each)
+    elif isinstance(kind, msgspec.inspect.Metadata):
+        yield from _members(kind.type)
+    else:
+        yield kind

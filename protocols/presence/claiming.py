@@ -28,15 +28,17 @@ class NameTakenError(FjordError):
     ----------
     kind
         ``proxy`` or ``cluster``.
-    holder
-        The status of the other one.
+    holder, own
+        The status of the other one, and of this one.
     """
 
-    def __init__(self, kind: str, holder: Status) -> None:
-        super().__init__(
-            f"another {kind} named {holder.name!r} runs at this broker, with identity {holder.epoch}",
-            hint="give this one another --name, or stop the other",
-        )
+    def __init__(self, kind: str, holder: Status, own: Status) -> None:
+        text = f"another {kind} named {holder.name!r} runs at this broker, with identity {holder.epoch}"
+        hint = "give this one another --name, or stop the other"
+        if holder.epoch == own.epoch:
+            text += ", which is that of this data folder: one of the two is a copy of the other"
+            hint = "stop the other, or give this one a --name and a fresh --data of its own"
+        super().__init__(text, hint=hint)
         self.holder = holder
 
 
@@ -82,7 +84,8 @@ async def claimed(
     NameTakenError
         If another one has it.
     """
-    client = f"fjord-claim-{kind}-{claim.own.name}-{claim.own.epoch}"
+    # Of two that begin on copies of a folder, neither is to take the connection of the other.
+    client = f"fjord-claim-{kind}-{claim.own.name}-{claim.own.epoch}-{claim.own.since_us}"
     link = make_link(client, [Subscription(each) for each in claim.topics], [claim.message])
     claiming = asyncio.create_task(_decide(claim, kind, link), name="claim name")
     try:
@@ -136,7 +139,7 @@ async def _decide(claim: NameClaim, kind: str, link: ClaimLink) -> None:
     finally:
         receiving.cancel()
     if claim.verdict is Verdict.TAKEN and claim.holder is not None:
-        raise NameTakenError(kind, claim.holder)
+        raise NameTakenError(kind, claim.holder, claim.own)
 
 
 def _now_us() -> int:

@@ -17,6 +17,8 @@ from protocols.security.errors import SecurityError
 
 SECRET, PUBLIC = 0o600, 0o644
 FOLDER = 0o700
+LINK_HINT = "put the file itself there, or remove the link; a folder may be a link"
+"""What to do about a link in place of a file."""
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 
@@ -85,6 +87,33 @@ def make_private(folder: Path, *, sync: Callable[[Path], object] = lambda _: Non
     make_private(folder.parent, sync=sync)
     folder.mkdir(mode=FOLDER, exist_ok=True)
     sync(folder.parent)
+
+
+def file_link(folder: Path) -> Path | None:
+    """Return a link in a folder, or in one of its folders, that would be written through; None if there is none.
+
+    A folder that came from elsewhere, as from a backup, may have them. Links to folders are followed: an operator may
+    keep a part of a folder on another disk.
+
+    Raises
+    ------
+    OSError
+        If a folder cannot be read; one that is missing has no links.
+    """
+    if not folder.is_dir():
+        return None
+    with os.scandir(folder) as found:
+        entries = list(found)
+    for each in entries:
+        if each.is_symlink() and not each.is_dir():
+            return Path(each.path)
+    for each in entries:
+        if each.is_dir(follow_symlinks=False):
+            with os.scandir(each.path) as inner:
+                for entry in inner:
+                    if entry.is_symlink() and not entry.is_dir():
+                        return Path(entry.path)
+    return None
 
 
 def warn_of_open(path: Path) -> None:

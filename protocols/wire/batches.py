@@ -38,11 +38,16 @@ from protocols.wire.batch_columns import (
     wire_fields,
 )
 from protocols.wire.frames import MEBIBYTE, VERSION, Counter, Frame, FrameDecoder, Microseconds, Name, encode
-from protocols.wire.packed_batches import MAX_BATCH_ROWS, MAX_COLUMNS, PackedBatch, pack, unpack
+from protocols.wire.packed_batches import MAX_BATCH_ROWS, MAX_COLUMNS, WRITER_BYTES, PackedBatch, Writer, pack, unpack
 
 MAX_BATCH_BYTES = 8 * MEBIBYTE
-_OF_COLUMNS = b"\x99"
-"""How a batch begins that is not packed: as an array of nine."""
+_OF_COLUMNS = frozenset((b"\x99", b"\x9b"))
+"""How a batch begins that is not packed: as an array of nine elements, or eleven with its writer."""
+_WITH_WRITER = frozenset((b"\x9b", b"\x9c"))
+"""How one begins that has its writer: two elements at its end, which clusters of earlier versions do not read."""
+_TAIL_ELEMENTS = 2
+_TAIL_BYTES = _TAIL_ELEMENTS * (2 + WRITER_BYTES)
+_NO_TAIL = b"\xc4\x00" * _TAIL_ELEMENTS
 
 
 class Batch(Frame, frozen=True, gc=False):
@@ -72,6 +77,12 @@ class Batch(Frame, frozen=True, gc=False):
         fixed ones included; columns are identified by name, not by order. If not all tuples are samples for all
         queries, also those of :func:`aggregate_fields`; if some count missing samples, :data:`COMPLETENESS_FIELDS`; and
         if some were published at instants of their own, :data:`PUBLISHED_FIELDS`.
+    writer
+        The process that wrote it to its spool; empty for a proxy of an earlier version, and to a cluster of one. With
+        epoch, stream and sequence it stands for the content: two processes on copies of one data folder give the same
+        numbers to different batches.
+    follows
+        The writer of the batch before; empty for unknown.
     """
 
     proxy: Name
@@ -82,6 +93,8 @@ class Batch(Frame, frozen=True, gc=False):
     sampling: bool
     rows: Annotated[int, Meta(ge=0, le=MAX_BATCH_ROWS)]
     columns: Annotated[tuple[Column, ...], Meta(max_length=MAX_COLUMNS)]
+    writer: Writer = b""
+    follows: Writer = b""
 
     def __post_init__(self) -> None:
         rows, size_of = self.rows, VALUE_BYTES.get
@@ -109,7 +122,9 @@ class Ack(Frame, frozen=True):
 
     A proxy that receives an ack lower than what it has sent, twice in a row, sends again from there. It obeys one
     cluster only: the first that names itself, or the one of its settings. Clusters of earlier versions name none.
-    `packed` says that the cluster reads packed batches; earlier versions do not.
+    `packed` says that the cluster reads packed batches; earlier versions do not. `writer` is that of batch `through`,
+    and empty for unknown: the ack is not for a proxy whose batch of that number has another one. Without it the cluster
+    reads no writers.
     """
 
     proxy: Name
@@ -119,6 +134,7 @@ class Ack(Frame, frozen=True):
     rejected: Annotated[tuple[Rejection, ...], Meta(max_length=64)] = ()
     cluster: ClusterId | None = None
     packed: bool = False
+    writer: Writer | None = None
 
 
 class Resumption(Frame, frozen=True):
@@ -148,6 +164,8 @@ def pack_batch(batch: Batch) -> PackedBatch:
         batch.rows,
         description,
         data,
+        batch.writer,
+        batch.follows,
     )
 
 
@@ -163,11 +181,13 @@ def unpack_batch(packed: PackedBatch) -> Batch:
         packed.sampling,
         packed.rows,
         unpack(packed.layout, packed.data, packed.rows),
+        packed.writer,
+        packed.follows,
     )
 
 
 def encode_batch(batch: Batch, *, packed: bool = True) -> bytes:
-    """Return the bytes of a batch.
+    """Return the bytes of a batch; with its writer, if it has one.
 
     Parameters
     ----------
@@ -182,6 +202,8 @@ def encode_batch(batch: Batch, *, packed: bool = True) -> bytes:
         With reason ``size`` if it is larger than a batch may be.
     """
     payload = encode(pack_batch(batch) if packed else batch)
+    if not batch.writer:
+        payload = _shortened(payload, len(_NO_TAIL))
     if len(payload) > MAX_BATCH_BYTES:
         raise FrameError(
             "size",
@@ -191,16 +213,26 @@ def encode_batch(batch: Batch, *, packed: bool = True) -> bytes:
     return payload
 
 
+def without_writer(payload: bytes) -> bytes:
+    """Return the bytes of a batch as clusters of earlier versions read them."""
+    return _shortened(payload, _TAIL_BYTES) if payload[:1] in _WITH_WRITER else payload
+
+
+def _shortened(payload: bytes, tail_bytes: int) -> bytes:
+    """Return an array of fewer than 16 elements without the last ones, which take so many bytes."""
+    return bytes((payload[0] - _TAIL_ELEMENTS,)) + payload[1:-tail_bytes]
+
+
 def decode_packed_batch(payload: bytes) -> PackedBatch:
     """Return the batch in `payload`, packed if it is not; raises FrameError as :class:`FrameDecoder` does."""
-    if payload[:1] == _OF_COLUMNS:
+    if payload[:1] in _OF_COLUMNS:
         return pack_batch(_decode_of_columns(payload))
     return _decode_packed(payload)
 
 
 def decode_batch(payload: bytes) -> Batch:
     """Return the batch in `payload`, packed or not; raises FrameError as :class:`FrameDecoder` does."""
-    if payload[:1] == _OF_COLUMNS:
+    if payload[:1] in _OF_COLUMNS:
         return _decode_of_columns(payload)
     return unpack_batch(_decode_packed(payload))
 
@@ -230,6 +262,7 @@ __all__ = [
     "SAMPLES_COLUMN",
     "START_COLUMN",
     "VERSION",
+    "WRITER_BYTES",
     "Ack",
     "Batch",
     "Column",
@@ -237,6 +270,7 @@ __all__ = [
     "PackedBatch",
     "Rejection",
     "Resumption",
+    "Writer",
     "aggregate_columns",
     "aggregate_fields",
     "check_column",
@@ -251,4 +285,5 @@ __all__ = [
     "pack_batch",
     "unpack_batch",
     "wire_fields",
+    "without_writer",
 ]

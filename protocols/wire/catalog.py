@@ -222,12 +222,12 @@ class MoteEntry(Frame, frozen=True):
 
 
 class DeviceEntry(MoteEntry, frozen=True):
-    """A device of another maker in a proxy's catalog: a mote that a driver drives.
+    """A device of another maker in a proxy's catalog: a mote that a driver drives; or one that replays a recording.
 
     Parameters
     ----------
     driver
-        The driver's name.
+        The driver's name; empty for a mote of Fjord.
     publishes
         Whether it publishes by its own rules: each message is a tuple with a stamp of its own, and no period that a
         query demands changes what it does. False for a device whose reporting its driver configures.

@@ -162,6 +162,11 @@ class BufferLayout:
 _few_lengths = few_numbers("I")
 
 
+WRITER_BYTES = 8
+Writer = Annotated[bytes, Meta(max_length=WRITER_BYTES)]
+"""The process of a proxy that wrote a batch to its spool: a number that it drew. Empty for unknown."""
+
+
 class PackedBatch(Frame, frozen=True, gc=False):
     """Proxy to cluster: consecutive tuples of one stream, as in :class:`protocols.wire.batches.Batch`, packed.
 
@@ -174,6 +179,8 @@ class PackedBatch(Frame, frozen=True, gc=False):
         read once.
     data
         The buffer described above.
+    writer, follows
+        As there; nothing of a proxy of an earlier version, and to clusters of one.
     """
 
     proxy: Annotated[str, Meta(min_length=1, max_length=LONGEST_NAME)]
@@ -185,6 +192,8 @@ class PackedBatch(Frame, frozen=True, gc=False):
     rows: Annotated[int, Meta(ge=0, le=MAX_BATCH_ROWS)]
     description: Annotated[bytes, Meta(max_length=MAX_DESCRIPTION_BYTES)]
     data: bytes
+    writer: Writer = b""
+    follows: Writer = b""
 
     def __post_init__(self) -> None:
         if self.version != VERSION:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Annotated
+from typing import Annotated, Final, Literal
 
 import msgspec
 from msgspec import Meta
@@ -29,6 +29,8 @@ from protocols.wire.topics import check_name
 
 _SHORT_ARRAY = 0x90
 """The first byte of a MessagePack array of at most 15 elements, without their number."""
+AS_RECORDED: Final = "recorded"
+"""What motes announce that replay a recording as it is; older proxies refuse it."""
 SEAL_BYTES = 5
 """What the seal of a mote with keys adds to each of its frames: :mod:`protocols.sealing.sealing`."""
 MAX_PACKET_BYTES = 64 * KIBIBYTE
@@ -216,7 +218,8 @@ class Announcement(Frame, frozen=True):
     lifetime_us
         How long a full battery should last by its owner's lifetime hint, whatever queries demand; 0 for no hint.
     replays
-        Whether it replays what was recorded, on a clock that is not meant to be the time of day.
+        Whether it replays what was recorded, on a clock that is not meant to be the time of day; :data:`AS_RECORDED` if
+        its samples have the stamps of the recording, so that it publishes by rules of its own.
     """
 
     mote: Name
@@ -229,7 +232,12 @@ class Announcement(Frame, frozen=True):
     device: Annotated[str, Meta(max_length=64)] = ""
     battery_joules: Annotated[float, Meta(gt=0, le=1e12)] | None = None
     lifetime_us: DurationMicroseconds = 0
-    replays: bool = False
+    replays: bool | Literal["recorded"] = False
+
+    @property
+    def as_recorded(self) -> bool:
+        """Whether its samples have the stamps and gaps of a recording: it has no period."""
+        return self.replays == AS_RECORDED
 
 
 class NumberedAnnouncement(Announcement, frozen=True):

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Final
 
 from protocols.child_process import ending_with_this_process
 from protocols.event_log import get_logger
-from protocols.security.private_files import make_private, warn_of_open
-from proxy.broker.errors import BrokerFailedError, PortInUseError
+from protocols.security.private_files import LINK_HINT, file_link, make_private, warn_of_open
+from proxy.broker.errors import BrokerError, BrokerFailedError, PortInUseError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -155,6 +155,8 @@ class MosquittoProcess:
 async def running_mosquitto(program: Path, settings: BrokerSettings) -> AsyncIterator[MosquittoProcess]:
     """Run Mosquitto for the duration of the context; on entry it accepts connections."""
     if settings.persist is not None:
+        if (link := file_link(settings.persist)) is not None:
+            raise BrokerError(f"in the broker's folder, {link} is a link to a file", hint=LINK_HINT)
         make_private(settings.persist)
         warn_of_open(settings.persist)
     async with contextlib.AsyncExitStack() as stack:

@@ -10,12 +10,13 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 import msgspec
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from protocols.errors import FjordError
+from protocols.text.closeness import did_you_mean
 from protocols.text.durations import parse_duration_us
 from protocols.wire import streams
 from protocols.wire.names import NAME_SHAPE, fault_of_identifier, normal
@@ -401,8 +402,9 @@ def read_drivers(content: dict[str, Any], origin: str) -> list[Driver]:
         Names the origin, the entry and the setting.
     """
     entries = content.get("driver", [])
-    if set(content) - {"driver"} or not isinstance(entries, list):
-        raise ConfigurationError(f"{origin}: only [[driver]] entries are known here", hint=_HINT)
+    if (unknown := [*content.keys() - {"driver"}]) or not isinstance(entries, list):
+        found = f", and there is {min(unknown)!r}" if unknown else ""
+        raise ConfigurationError(f"{origin}: only [[driver]] entries are known here{found}", hint=_HINT)
     drivers = [_driver(entry, f"{origin}: driver {number}") for number, entry in enumerate(entries, start=1)]
     for name, count in Counter(driver.name for driver in drivers).items():
         if count > 1:
@@ -422,6 +424,25 @@ def _driver(entry: Any, where: str) -> Driver:
     except ValidationError as error:
         first = error.errors()[0]
         setting = ".".join(str(part + 1) if isinstance(part, int) else part for part in first["loc"]) or "entry"
+        if first["type"] == "extra_forbidden":
+            meant = did_you_mean(str(first["loc"][-1]), _settings_of(model, first["loc"][:-1]))
+            raise ConfigurationError(f"{where}: there is no setting {setting!r}", hint=meant or _HINT) from error
         raise ConfigurationError(f"{where}: {setting} = {first['input']!r}: {first['msg']}", hint=_HINT) from error
     except FjordError as error:
         raise ConfigurationError(f"{where}: {error.message}", hint=error.hint or _HINT) from error
+
+
+def _settings_of(model: type[BaseModel], place: Sequence[int | str]) -> list[str]:
+    """Return the settings that there are at a place in an entry: [3, "name"] is within its fourth table."""
+    models = [model]
+    for part in place:
+        if isinstance(part, str):
+            kinds = [each.model_fields[part].annotation for each in models if part in each.model_fields]
+            models = [found for kind in kinds for found in _models_in(kind)]
+    return [name for each in models for name in each.model_fields]
+
+
+def _models_in(kind: Any) -> list[type[BaseModel]]:
+    if isinstance(kind, type) and not get_args(kind):
+        return [kind] if issubclass(kind, BaseModel) else []
+    return [found for each in get_args(kind) for found in _models_in(each)]

@@ -33,7 +33,7 @@ from proxy.fleet.neighbours import NeighbourChanges, Neighbours
 from proxy.fleet.program_choice import ProgramChoice
 from proxy.fleet.stragglers import furthest_behind
 from proxy.fleet.stream_state import StreamProgress, StreamState
-from proxy.motes.device_traits import DeviceTraits
+from proxy.motes.device_traits import DeviceTraits, traits_of_mote
 from proxy.motes.mote_events import (
     AnnouncementReceived,
     AnnouncementRejected,
@@ -145,7 +145,7 @@ class Fleet:
             mote = self._members.mote(announcement.mote, self._now_us)
             if stream is None or mote is None or stream.schema not in {None, announcement.stream}:
                 continue
-            mote.set_device(self._device_of(announcement.mote))
+            mote.set_device(self._traits_of(announcement))
             mote.restore(announcement)
             self._members.join(mote, stream)
             if stream.schema is None:
@@ -183,7 +183,7 @@ class Fleet:
             mote.handle(AnnouncementRejected(announcement.boot, radio_us))
             return [*instructions, RejectAnnouncement(announcement.mote, *problem)]
         stream = self.streams[announcement.stream.name]
-        mote.set_device(self._device_of(announcement.mote))
+        mote.set_device(self._traits_of(announcement))
         known = mote.announcement
         if known is None or known.stream.name != stream.name:
             self._members.leave(mote)
@@ -417,6 +417,9 @@ class Fleet:
     def new_losses(self) -> dict[str, int]:
         """Return, by mote, until when samples are missing, of those of which that has changed since the last time."""
         return self._members.new_losses()
+
+    def _traits_of(self, announcement: Announcement) -> DeviceTraits | None:
+        return self._device_of(announcement.mote) or traits_of_mote(announcement)
 
     def _too_many_motes(self, mote: str) -> RejectAnnouncement:
         return RejectAnnouncement(mote, "too_many_motes", f"there are {self._limits.motes} motes already")

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from msgspec.structs import replace
+
 from protocols.acquisition.merging import draw_of
 from protocols.acquisition.program_reports import Abilities
 from protocols.acquisition.sensor_traits import traits_of
 from protocols.wire.packets import Announcement
-from protocols.wire.programs import SamplingProgram, publishing_program
+from protocols.wire.programs import SLEEP, SamplingProgram, publishing_program
 from proxy.fleet.fleet_instructions import FleetInstruction, ForMote, RejectDemand, RememberProgram
 from proxy.fleet.merging_task import SensorKind
 from proxy.fleet.stream_state import StreamState
+from proxy.motes.mote_entries import PUBLISHES
 from proxy.motes.mote_events import DemandChanged
 from proxy.motes.mote_tracking import MoteTracking
 
@@ -33,7 +36,7 @@ class ProgramChoice:
         self._remembered: set[tuple[str, SamplingProgram]] = set()
 
     def kind_of(self, mote: MoteTracking) -> SensorKind | None:
-        """Return what determines the program of a mote; None before it has announced itself, or if it is sent none."""
+        """Return what determines the program of a mote; None before it has announced itself, or if nothing does."""
         announcement = mote.announcement
         if announcement is None or mote.publishes:
             return None
@@ -64,7 +67,7 @@ class ProgramChoice:
             Whether a program that has not been chosen yet is wanted at once, not the cheapest.
         """
         if mote.publishes and mote.announcement is not None:
-            return _published(stream, mote, mote.announcement, radio_us)
+            return self._published(stream, mote, mote.announcement, radio_us)
         kind = self.kind_of(mote)
         if kind is None:
             return []
@@ -86,14 +89,25 @@ class ProgramChoice:
         event = DemandChanged(merged.program, radio_us, answered, traits, stream.watermark_us, stored_us)
         return instructions + [ForMote(mote.mote, each) for each in mote.handle(event)]
 
+    def _published(
+        self, stream: StreamState, mote: MoteTracking, announcement: Announcement, radio_us: int
+    ) -> list[FleetInstruction]:
+        """Let what publishes by its own rules be read by the queries on its stream, if there are any.
 
-def _published(
-    stream: StreamState, mote: MoteTracking, announcement: Announcement, radio_us: int
-) -> list[FleetInstruction]:
-    """Let a device that publishes by its own rules be read by the queries on its stream, if there are any."""
-    merged = stream.needs_of_publisher(announcement.properties)
-    program = publishing_program(announcement.stream)
-    event = DemandChanged(
-        program, radio_us, merged, watermark_us=stream.watermark_us, stored_us=stream.stamps.of(mote.mote)
-    )
-    return [ForMote(mote.mote, each) for each in mote.handle(event)]
+        A mote that replays a recording begins with its program, whose period means nothing to it.
+        """
+        merged = stream.needs_of_publisher(announcement.properties)
+        program = publishing_program(announcement.stream)
+        instructions: list[FleetInstruction] = []
+        if mote.takes_programs:
+            merged = None if merged is None or not merged.needs else merged
+            style = stream.merger.style
+            program = replace(program, samples_per_packet=style.samples_per_packet, listen=style.listen)
+            program = SLEEP if merged is None else program
+            if (stream.name, program) not in self._remembered:
+                self._remembered.add((stream.name, program))
+                instructions.append(RememberProgram(program, stream.name, PUBLISHES))
+        event = DemandChanged(
+            program, radio_us, merged, watermark_us=stream.watermark_us, stored_us=stream.stamps.of(mote.mote)
+        )
+        return instructions + [ForMote(mote.mote, each) for each in mote.handle(event)]

@@ -1,23 +1,25 @@
-"""What a fleet knows of a device of another maker, besides its announcement. Pure."""
+"""What a fleet knows of what is no mote that samples at whole multiples of a period, besides its announcement. Pure."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from protocols.wire.packets import Announcement
 from protocols.wire.streams import FieldName
 from proxy.records.published_tuples import Publishing
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceTraits:
-    """The traits of a device, as its driver gives them.
+    """The traits of a device of another maker, as its driver gives them; or of a mote that replays a recording.
 
     Parameters
     ----------
     driver
-        The driver's name.
+        The driver's name; empty for a mote of Fjord.
     publishes
-        Whether it publishes by its own rules: it is sent no program, and each of its messages is a tuple.
+        Whether it publishes by its own rules: each of its messages is a tuple, and it is sent no program, or one that
+        only lets it begin if it is a mote.
     stored_always
         Whether its tuples are stored even while no query reads their stream.
     event_fields
@@ -36,6 +38,20 @@ class DeviceTraits:
     mains: bool = False
 
     @property
+    def driven(self) -> bool:
+        """Whether it is a device of another maker."""
+        return bool(self.driver)
+
+    @property
     def publishing(self) -> Publishing:
         """How its tuples are read."""
         return Publishing(self.publishes, () if self.publishes else self.event_fields)
+
+
+RECORDED = DeviceTraits("", publishes=True)
+"""The traits of a mote of Fjord that replays a recording as it is."""
+
+
+def traits_of_mote(announcement: Announcement) -> DeviceTraits | None:
+    """Return the traits of a mote that no driver drives; None for one that samples at its program's period."""
+    return RECORDED if announcement.as_recorded else None

@@ -98,7 +98,7 @@ class MoteTracking:
         self.mote = mote
         self.announcement: Announcement | None = None
         self.device: DeviceTraits | None = None
-        """Its traits if a driver drives it; None for a mote of Fjord."""
+        """Its traits if a driver drives it, or if it replays a recording; None for any other mote of Fjord."""
         self.running: int | None = None
         """Number of the program that the mote runs; None until a packet names it."""
         self.counters = MoteCounters()
@@ -132,7 +132,7 @@ class MoteTracking:
         self._readers.announced(announcement, None if self.device is None else self.device.publishing)
 
     def set_device(self, device: DeviceTraits | None) -> None:
-        """Set its traits as a driven device; None for a mote of Fjord."""
+        """Set its traits as a driven device, or one that replays a recording; None for another mote of Fjord."""
         if device != self.device:
             self.device = device
             if self.announcement is not None:
@@ -147,7 +147,7 @@ class MoteTracking:
             case AnnouncementReceived():
                 return self._announced(event)
             case AnnouncementRejected(boot, radio_us):
-                self._controls.announcement_rejected(boot)
+                self._controls.announcement_rejected(boot, radio_us)
                 self.announcement = None
                 self._presence.announcement_rejected(radio_us)
                 return []
@@ -168,8 +168,18 @@ class MoteTracking:
 
     @property
     def publishes(self) -> bool:
-        """Whether it publishes by its own rules: it is sent no program."""
+        """Whether it publishes by its own rules, whatever its program."""
         return self.device is not None and self.device.publishes
+
+    @property
+    def _driven(self) -> bool:
+        """Whether a driver drives it."""
+        return self.device is not None and self.device.driven
+
+    @property
+    def takes_programs(self) -> bool:
+        """Whether it is sent programs, as it does not publish by its own rules, or begins only then."""
+        return not (self.publishes and self._driven)
 
     @property
     def low_watermark_us(self) -> int | None:
@@ -195,7 +205,7 @@ class MoteTracking:
         """What the mote is doing."""
         if self.silent:
             return MoteState.SILENT
-        if self.publishes:
+        if not self.takes_programs:
             return MoteState.SAMPLING if self._is_demanded else MoteState.SLEEPING
         if self.running != self._handover.number:
             return MoteState.CHANGING
@@ -219,16 +229,14 @@ class MoteTracking:
         program = self._readers.program(self.running)
         if program is not None and not program.sleeping:
             return MoteWatermark(self._readers.held_back(self.running, self._low_watermark_us))
-        if (
-            self.device is not None and self._is_demanded
-        ):  # it reports by rules of its own until it has confirmed others
+        if self._driven and self._is_demanded:  # it reports by rules of its own until it has confirmed others
             return MoteWatermark(self._low_watermark_us)
         return self._handover.watermark(self._low_watermark_us, is_new=not self.numbers.any_received)
 
     @property
     def replays(self) -> bool:
         """Whether its clock is that of a replay."""
-        return self.announcement is not None and self.announcement.replays
+        return self.announcement is not None and bool(self.announcement.replays)
 
     @property
     def received_radio_us(self) -> int:
@@ -357,8 +365,9 @@ class MoteTracking:
         )
 
     def _announced(self, event: AnnouncementReceived) -> list[MoteInstruction]:
-        self._controls.announced()
         announcement = event.announcement
+        # What a driver makes for its device is no other's.
+        self._controls.announced(None if self._driven else self.announcement, announcement)
         if self.numbers.announced(announcement.boot):
             # It has just booted, so it sleeps. (Else it answers our request, and keeps its program.)
             self.ledger.stop(self._low_watermark_us)
@@ -370,6 +379,7 @@ class MoteTracking:
             self.ledger.clear()
         self.announcement = announcement
         self.clock.set_bounded(bounded=event.bounded and not announcement.replays)
+        self.numbers.bound_clock(event.received_us, self.clock.bounds)
         self._readers.announced(announcement, None if self.device is None else self.device.publishing)
         return [*self._presence.received(event.radio_us, event.received_us), PublishEntry(changed=changed)]
 
@@ -379,7 +389,7 @@ class MoteTracking:
         if rerouted:
             self._merged, self._traits = event.merged, event.traits
             self._readers.route(needs)
-        if self.publishes:
+        if not self.takes_programs:
             self._handover.settle(event.program, program_number(event.program))
         elif changed:
             self._handover.demand(event.program, self._programs.note(event.program), self.running, event.radio_us)
@@ -411,7 +421,7 @@ class MoteTracking:
             packet.program != self.running
             or packet.sequence != numbers.sequence + 1
             or packet.boot != numbers.boot
-            or (packet.listen_us and not self.publishes)
+            or (packet.listen_us and self.takes_programs)
             or self.announcement is None
             or self._low_watermark_us is None
             or self._passed_over
@@ -444,8 +454,10 @@ class MoteTracking:
         prior = PriorState(self.running, self._low_watermark_us, self.numbers.position) if self.ledger else None
         if self.numbers.is_replayed(packet):
             rejected = reject_replayed(packet, self.numbers, self.counters)
-            may_ask = self.numbers.may_begin_again(packet)
-            requests = self._controls.request_announcement(packet, event.received_us) if may_ask else []
+            if self.numbers.may_begin_again(packet):
+                requests = self._controls.request_announcement(packet, event.radio_us, event.received_us)
+            else:
+                requests = self._controls.confirm(event, other_boot=self._is_of_other_boot(packet))
             return [rejected, *requests, PublishEntry(changed=False)]
         slack = slack_of((self.desired, *map(self._readers.program, {packet.program, self.running or 0})))
         wrong = self.clock.wrong(packet, event.received_us, slack)
@@ -519,9 +531,14 @@ class MoteTracking:
 
     def _next_controls(self, event: PacketReceived) -> list[MoteInstruction]:
         """Return what to send in the listen window of a packet."""
-        if self.publishes and self.announcement is not None:
+        if not self.takes_programs and self.announcement is not None:
             return []
-        return self._controls.next(event, announced=self.announcement is not None)
+        other_boot = self._is_of_other_boot(event.packet)
+        return self._controls.next(event, announced=self.announcement is not None, other_boot=other_boot)
+
+    def _is_of_other_boot(self, packet: Packet) -> bool:
+        """Return whether a mote of Fjord has announced itself in another boot than that of a packet."""
+        return not self._driven and self.announcement is not None and self.announcement.boot != packet.boot
 
     def _accept_without_samples(self, event: PacketReceived, wrong: WrongClock) -> list[MoteInstruction]:
         """Accept the part of a packet that does not depend on its clock: activity, program and health.

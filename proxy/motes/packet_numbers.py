@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from protocols.wire.packets import Announcement, NumberedAnnouncement, Packet
+from proxy.motes.clock_bounds import ClockBounds
 from proxy.records.waiting_tuples import MotePosition
 from proxy.records.watermarks import LOWEST_US
 
@@ -67,6 +68,11 @@ class PacketNumbers:
         """Note that the mote announced itself in this boot; return whether that is a new one."""
         self._announced_boot = boot
         return boot > self.boot
+
+    def bound_clock(self, received_us: int, bounds: ClockBounds) -> None:
+        """Forget a clock that no mote with these bounds can have shown: packets would have to be later than it."""
+        if self._clock_us - received_us > bounds.latest_us:
+            self._clock_us = received_us - bounds.earliest_us
 
     def is_replayed(self, packet: Packet) -> bool:
         """Return whether the packet was accepted before.

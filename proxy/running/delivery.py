@@ -8,9 +8,9 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from protocols.event_log import get_logger
 from protocols.mqtt.link import Message
 from protocols.wire import topics
-from protocols.wire.batches import Ack, Resumption
+from protocols.wire.batches import Ack, Resumption, without_writer
 from protocols.wire.frames import VERSION, encode
-from proxy.errors import StoreError
+from proxy.errors import ContestedError, StoreError
 from proxy.running.link_interface import Clocks, Publisher
 from proxy.running.metrics import ProxyMetrics
 from proxy.running.stream_deliveries import (
@@ -18,9 +18,11 @@ from proxy.running.stream_deliveries import (
     BatchesLost,
     BatchesStored,
     BatchRejected,
+    Contested,
     Notice,
     PublishBatch,
     PublishResumption,
+    ReadsWriters,
     SendingAgain,
     StreamDeliveries,
 )
@@ -77,19 +79,31 @@ class Delivery:
             resend_after_us=resend_after_us,
             cluster=cluster or stores.spool.cluster,
         )
-        first = stores.spool.first_waiting()
+        self._streams.reads_writers = stores.spool.writers_read
+        first, writers = stores.spool.first_waiting(), stores.spool.writers()
         for each in stores.spool.progress():
             acknowledged = first.get(each.stream, each.sequence + 1) - 1
-            self._streams.restore(each.stream, acknowledged=acknowledged, spooled=each.sequence)
+            self._streams.restore(
+                each.stream,
+                acknowledged=acknowledged,
+                spooled=each.sequence,
+                writers=writers.get(each.stream, ()),
+            )
 
     def spooled(self, batches: Iterable[SpooledBatch], now_us: int) -> None:
         """Note that batches are on disk."""
         for each in batches:
             self._metrics.count("batches_spooled")
-            self._note(self._streams.spooled(each.stream, each.sequence, now_us))
+            self._note(self._streams.spooled(each.stream, each.sequence, now_us, each.writer))
 
     def acknowledged(self, ack: Ack, now_us: int) -> None:
-        """Handle an acknowledgement of the cluster."""
+        """Handle an acknowledgement of the cluster.
+
+        Raises
+        ------
+        ContestedError
+            The cluster has stored other batches than those of this proxy's data folder, under its name.
+        """
         self._note(self._streams.acknowledged(ack, now_us))
 
     def connected(self, now_us: int) -> None:
@@ -117,6 +131,11 @@ class Delivery:
     def packed(self) -> bool:
         """Whether the cluster has shown that it reads packed batches."""
         return self._streams.packed
+
+    @property
+    def reads_writers(self) -> bool:
+        """Whether the cluster has shown that it reads the writers of batches."""
+        return self._streams.reads_writers
 
     def take_deletions(self) -> dict[str, int]:
         """Remove and return, by stream, the last batch that can be deleted from the spool."""
@@ -147,6 +166,8 @@ class Delivery:
                     payload = await self._read(stream, sequence)
                     if payload is not None:
                         await publish_offers()
+                        if not self._streams.reads_writers:
+                            payload = without_writer(payload)
                         # Quality of service 0: the cluster acknowledges what is on its disk, which no broker can.
                         self._streams.published(stream, sequence, len(payload))
                         await self._link.publish(Message(topic, payload, qos=0))
@@ -201,6 +222,12 @@ class Delivery:
                     self._metrics.count("batches_acknowledged", by=batches)
                 case AckRefused():
                     self._note_refused(each)
+                case Contested(stream, through, spooled):
+                    self._metrics.count("acks_refused", "contested")
+                    folder = self._stores.spool.path.parent
+                    raise ContestedError(folder, self._proxy, stream, through=through, spooled=spooled)
+                case ReadsWriters():
+                    pass
         if self._streams.due:
             self._wake.set()
 

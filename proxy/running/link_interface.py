@@ -196,10 +196,17 @@ def mqtt_link(
     return make
 
 
+def status_of(proxy: str, epoch: str) -> Status:
+    """Return the status of a proxy that begins now."""
+    return Status(VERSION, proxy, Presence.ONLINE, epoch, time.time_ns() // 1_000)
+
+
 def claim_of(
-    proxy: str, epoch: str, address: BrokerAddress, stop: Callable[[], None], seals: Seals | None = None
+    own: Status, address: BrokerAddress, stop: Callable[[], None], seals: Seals | None = None
 ) -> AbstractAsyncContextManager[None]:
     """Have the name of a proxy while the context lasts; `stop` is called if it turns out later that it is taken.
+
+    The status that it claims with is the one that it is born with, by which it knows its claim.
 
     Raises
     ------
@@ -210,5 +217,4 @@ def claim_of(
     def make_link(client_id: str, subscriptions: Sequence[Subscription], births: Sequence[Message]) -> MqttLink:
         return MqttLink(address, client_id=client_id, subscriptions=subscriptions, births=births, seals=seals)
 
-    own = Status(VERSION, proxy, Presence.ONLINE, epoch, time.time_ns() // 1_000)
     return claimed(claim_of_proxy(own), "proxy", make_link, stop=stop)

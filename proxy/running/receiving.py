@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from protocols.errors import FrameError, TopicError
 from protocols.event_log import get_logger
 from protocols.mqtt.link import LinkError, Message
-from protocols.presence.name_claim import concerns_another
+from protocols.presence.name_claim import NameWatch, concerns_another
 from protocols.stimulus import HANDLED
 from protocols.wire import topics
 from protocols.wire.batches import decode_ack
-from protocols.wire.catalog import Presence, decode_status
+from protocols.wire.catalog import Presence, Status, decode_status
 from protocols.wire.frames import encode
 from protocols.wire.packets import (
     AdjustClock,
@@ -23,6 +23,7 @@ from protocols.wire.packets import (
     decode_announcement,
     decode_packet,
 )
+from proxy.errors import NameSharedError
 from proxy.fleet.demand_assembly import Assembled, DemandAssemblies
 from proxy.fleet.fleet import Fleet
 from proxy.fleet.neighbours import Neighbours
@@ -59,8 +60,8 @@ class Receiver:
         Handle the frames of motes, and the messages of driven devices.
     link
         Publishes controls, and the status.
-    identity, status
-        Of this proxy; the status answers a proxy of the same name that starts.
+    status
+        Of this proxy: it answers another process of the same name that starts.
     session
         Messages that are acknowledged once what they led to is on disk.
     metrics, clocks
@@ -79,7 +80,6 @@ class Receiver:
         intake: FrameIntake,
         devices: DrivenDevices,
         link: Publisher,
-        identity: str,
         status: Message,
         session: SessionMessages,
         metrics: ProxyMetrics,
@@ -94,8 +94,9 @@ class Receiver:
         self._intake = intake
         self._devices = devices
         self._link = link
-        self._identity = identity
         self._status = status
+        self._own = decode_status(status.payload)
+        self._watch = NameWatch(self._own)
         self._session = session
         self._metrics = metrics
         self._clocks = clocks
@@ -160,6 +161,8 @@ class Receiver:
             case "proxy_claim":
                 self._claim(message)
             case "mote_entry" | "proxy_status":
+                if parsed.names == (self._proxy,) and message.payload:
+                    self._look_whether_shared(decode_status(message.payload), radio_us)
                 news = self._neighbours.received(parsed, message.payload, self._fleet.has)
                 instructions = self._fleet.neighbours_changed(news, radio_us=radio_us, received_us=received_us)
                 self._intake.carry_out(instructions, message)
@@ -187,12 +190,20 @@ class Receiver:
     def _claim(self, message: Message) -> None:
         if message.retain:
             raise FrameError("retained", "a claim that the broker retained is out of date")
-        self._asked = concerns_another(message.payload, self._identity)
+        self._asked = concerns_another(message.payload, self._own)
         if self._asked:
             self._metrics.count("claims_refused")
             log.error("another proxy of the same name was started: it is refused", proxy=self._proxy)
         else:
             self._fleet.attention.echoed()
+
+    def connected(self) -> None:
+        """Note that there is another connection to the broker."""
+        self._watch.connected()
+
+    def _look_whether_shared(self, status: Status, radio_us: int) -> None:
+        if self._watch.seen(status, radio_us):
+            raise NameSharedError(self._proxy, status.epoch)
 
     async def _answer_claim(self) -> None:
         self._asked = False

@@ -124,7 +124,9 @@ def replay(run: RecordedRun) -> Player:
             if file in run.header.state:
                 (folder / file).write_bytes(decompressed(run.header.state[file], file, MAX_STATE_BYTES))
         settings = settings.model_copy(update={"data": name})
-        with open_stores(folder, settings.name, quarantine_entries=settings.quarantine_entries) as stores:
+        with open_stores(
+            folder, settings.name, quarantine_entries=settings.quarantine_entries, same_writer=True
+        ) as stores:
             play(player, lambda: run_on(player, settings, stores, _no_link, drivers, began=void))
     return player
 

@@ -15,7 +15,7 @@ from collections.abc import Coroutine, Iterable, Sequence
 from functools import partial
 from pathlib import Path
 
-from protocols.errors import FrameError
+from protocols.errors import FjordError, FrameError
 from protocols.event_log import get_logger
 from protocols.mqtt.link import LinkError, Message
 from protocols.text.durations import format_duration
@@ -70,6 +70,8 @@ class ProxyService:
         Give the time.
     drivers
         Of devices of other makers.
+    began_us
+        When the process began, in real time, as it has claimed its name; None for now.
     """
 
     def __init__(
@@ -80,12 +82,13 @@ class ProxyService:
         *,
         clocks: Clocks | None = None,
         drivers: Iterable[Driver] = (),
+        began_us: int | None = None,
     ) -> None:
         self.settings = settings
         self.stores = stores
         self._clocks = clocks or Clocks()
         now_us = self._clocks.radio()
-        began_us = self._clocks.real()
+        began_us = self._clocks.real() if began_us is None else began_us
         self._before = Before(
             tuple(stores.catalog.driven()),
             tuple(stores.catalog.announcements()),
@@ -185,7 +188,6 @@ class ProxyService:
             intake=self.intake,
             devices=self.devices,
             link=self.link,
-            identity=stores.spool.epoch,
             status=self._session.birth,
             session=self.device_messages,
             metrics=self.metrics,
@@ -208,7 +210,20 @@ class ProxyService:
         self._tasks: asyncio.TaskGroup | None = None
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Run until `stop` is set: then write waiting samples, publish the status "offline" and return."""
+        """Run until `stop` is set: then write waiting samples, publish the status "offline" and return.
+
+        Raises
+        ------
+        ContestedError, NameSharedError, ClientNameSharedError
+            In a group: another process runs with the same name and data. Waiting samples are written before.
+        """
+        try:
+            await self._run(stop)
+        except* FjordError:
+            await self._write_rest()
+            raise
+
+    async def _run(self, stop: asyncio.Event) -> None:
         self.intake.carry_out(self._restore())
         if self.away_us:
             log.info("begins again", away=format_duration(self.away_us), device_session=self._has_device_session)
@@ -411,7 +426,8 @@ class ProxyService:
         spool = self.stores.spool
         if deletions:
             try:
-                await self.stores.in_thread(delete_acknowledged, self.stores, deletions, self.delivery.cluster)
+                delete = partial(delete_acknowledged, writers_read=self.delivery.reads_writers)
+                await self.stores.in_thread(delete, self.stores, deletions, self.delivery.cluster)
             except StoreError:
                 self.delivery.put_back_deletions(deletions)
                 raise
@@ -476,6 +492,7 @@ class ProxyService:
 
     async def _on_connect(self) -> None:
         self.fleet.attention.lost()  # of the connection before
+        self.receiver.connected()
         self.unpublished.connected()
         if self._sender is not None:
             self._sender.cancel()
@@ -540,11 +557,14 @@ class ProxyService:
                     log.debug("the marker was not published", error=str(error))
             await asyncio.sleep(_CLOCK_SECONDS)
 
-    async def _shut_down(self) -> None:
+    async def _write_rest(self) -> None:
         self._stopping = True
         self.devices.finish()
         self.intake.carry_out(self.fleet.skip_gaps())
         await self.flush()
+
+    async def _shut_down(self) -> None:
+        await self._write_rest()
         with contextlib.suppress(LinkError, TimeoutError):
             async with asyncio.timeout(_SHUTDOWN_SECONDS):
                 await self.link.publish(self._session.will)

@@ -21,6 +21,7 @@ from protocols.mqtt.messages import DEFAULT_PORT, DEFAULT_TLS_PORT
 from protocols.security.errors import SecurityError
 from protocols.security.tls import TlsFiles, TlsNames
 from protocols.text.byte_sizes import parse_byte_size
+from protocols.text.closeness import did_you_mean
 from protocols.text.durations import LONGEST_OPTION_US, LONGEST_PAUSE_US, format_duration, parse_duration_us
 from protocols.wire.programs import ListenSchedule
 from protocols.wire.topics import check_part_name
@@ -266,6 +267,12 @@ def load_settings(
     except ValidationError as error:
         first = error.errors()[0]
         name = str(first["loc"][0]) if first["loc"] else "settings"
+        if first["type"] == "extra_forbidden":
+            meant = did_you_mean(name, ProxySettings.model_fields)
+            raise ConfigurationError(
+                f"{origin.get(name, 'default')}: there is no setting {name!r}",
+                hint=meant or "`fjord proxy --print-config` shows every setting",
+            ) from error
         raise ConfigurationError(
             f"{name} = {first['input']!r} ({origin.get(name, 'default')}): {first['msg']}",
             hint="`fjord proxy --print-config` shows every setting",

@@ -14,7 +14,7 @@ subscriber does not read, and bounds that by messages only.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from protocols.wire.batches import Ack
@@ -107,8 +107,25 @@ class AckRefused:
     problem: str
 
 
+@dataclass(frozen=True, slots=True)
+class Contested:
+    """The cluster has stored a batch that another process wrote: this one runs on a copy of its folder.
+
+    `through` is the last that the cluster has, `spooled` the last of this proxy.
+    """
+
+    stream: str
+    through: int
+    spooled: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReadsWriters:
+    """The cluster has shown that it reads writers, so batches name theirs from now on."""
+
+
 ToPublish = PublishBatch | PublishResumption
-Notice = BatchesLost | SendingAgain | BatchRejected | BatchesStored | AckRefused
+Notice = BatchesLost | SendingAgain | BatchRejected | BatchesStored | AckRefused | Contested | ReadsWriters
 
 
 class StreamDeliveries:
@@ -130,6 +147,8 @@ class StreamDeliveries:
         self.cluster = cluster
         self.packed = False
         """Whether the last acknowledgement of something new says that the cluster reads packed batches."""
+        self.reads_writers = False
+        """Whether the cluster has shown that it reads the writers of batches."""
         self.windows: dict[str, DeliveryWindow] = {}
         self._proxy = proxy
         self._epoch = epoch
@@ -140,17 +159,28 @@ class StreamDeliveries:
         self._to_resume: dict[str, int] = {}
         """By stream, the batch with which the cluster continues, as earlier ones will not arrive."""
         self._deletions: dict[str, int] = {}
+        self._writers: dict[str, list[tuple[int, bytes]]] = {}
+        """By stream: the writers of the batches that wait, each with its first."""
 
-    def restore(self, stream: str, *, acknowledged: int, spooled: int) -> None:
-        """Begin with what the spool has: all batches up to `acknowledged` are stored, those up to `spooled` wait."""
+    def restore(
+        self, stream: str, *, acknowledged: int, spooled: int, writers: Iterable[tuple[int, bytes]] = ()
+    ) -> None:
+        """Begin with what the spool has: all batches up to `acknowledged` are stored, those up to `spooled` wait.
+
+        `writers` are those of the batches that wait, each with its first.
+        """
+        self._writers[stream] = list(writers)
         self.windows[stream] = DeliveryWindow(
             acknowledged, spooled, self._in_flight, self._resend_after_us, connected=self._connected
         )
 
-    def spooled(self, stream: str, sequence: int, now_us: int) -> list[Notice]:
-        """Note that a batch is on disk."""
+    def spooled(self, stream: str, sequence: int, now_us: int, writer: bytes = b"") -> list[Notice]:
+        """Note that a batch is on disk, and which process wrote it."""
         if stream not in self.windows:
             self.restore(stream, acknowledged=sequence - 1, spooled=sequence - 1)
+        known = self._writers[stream]
+        if not known or known[-1][1] != writer:
+            known.append((sequence, writer))
         return self._handle(stream, BatchSpooled(sequence), now_us)
 
     def acknowledged(self, ack: Ack, now_us: int) -> list[Notice]:
@@ -163,17 +193,31 @@ class StreamDeliveries:
         window = self.windows.get(ack.stream)
         if window is None:
             return [AckRefused(ack.stream, "stream", "is for a stream of which nothing was sent")]
+        if ack.writer and self._is_contested(ack, window, ack.writer):
+            return [Contested(ack.stream, ack.through, window.spooled)]
         before = window.acknowledged
-        notices: list[Notice] = [
+        notices: list[Notice] = [] if ack.writer is None or self.reads_writers else [ReadsWriters()]
+        self.reads_writers = ack.writer is not None
+        notices += [
             BatchRejected(ack.stream, each.sequence, each.reason)
             for each in ack.rejected
             if before < each.sequence <= min(ack.through, window.spooled)
         ]
         notices += self._handle(ack.stream, AckReceived(ack.through), now_us)
+        if notices and isinstance(notices[0], ReadsWriters):
+            # What was sent without its writer is not accepted behind batches that name theirs.
+            notices += self.connected(now_us) if self._connected else []
         if window.acknowledged > before:
             self.cluster, self.packed = ack.cluster, ack.packed
             notices.append(BatchesStored(ack.stream, window.acknowledged - before))
         return notices
+
+    def _is_contested(self, ack: Ack, window: DeliveryWindow, writer: bytes) -> bool:
+        """Return whether the last batch that the cluster has is not the one of this number here."""
+        if ack.through <= window.acknowledged:
+            return False  # it is here no more, or was before the cluster lost some
+        own = [found for first, found in self._writers[ack.stream] if first <= ack.through]
+        return ack.through > window.spooled or not own or own[-1] != writer
 
     def connected(self, now_us: int) -> list[Notice]:
         """Note a new connection: each stream is sent from its last acknowledged batch on."""

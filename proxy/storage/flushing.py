@@ -6,6 +6,8 @@ from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+import msgspec
+
 from protocols.wire.batches import encode_batch
 from protocols.wire.packets import Announcement
 from protocols.wire.programs import SamplingProgram
@@ -146,11 +148,18 @@ def store_batches(
     """
     spooled: list[SpooledBatch] = []
     progress: dict[str, StreamProgress] = {}
+    writer, last = stores.spool.writer, dict[str, bytes]()
     latest = {each.mote: each for each in positions}
     for each in cut:
         name = each.schema.name
-        payload = encode_batch(each.as_batch(proxy, stores.spool.epoch), packed=packed)
-        spooled.append(SpooledBatch(name, each.sequence, each.rows, payload, now_us))
+        batch = each.as_batch(proxy, stores.spool.epoch)
+        if writer:
+            batch = msgspec.structs.replace(
+                batch, writer=writer, follows=last.get(name, stores.spool.last_writer(name))
+            )
+            last[name] = writer
+        payload = encode_batch(batch, packed=packed)
+        spooled.append(SpooledBatch(name, each.sequence, each.rows, payload, now_us, writer))
         progress[name] = StreamProgress(name, each.sequence, each.watermark_us, each.sampling)
         for mote, position in each.positions.items():
             known = latest.get(mote)
@@ -180,12 +189,17 @@ def store_rejected(stores: Stores, frames: list[RejectedFrame]) -> None:
     stores.quarantine.write(frames)
 
 
-def delete_acknowledged(stores: Stores, through: dict[str, int], cluster: str | None) -> None:
+def delete_acknowledged(
+    stores: Stores, through: dict[str, int], cluster: str | None, *, writers_read: bool = False
+) -> None:
     """Delete batches that the cluster has stored; raises StoreError.
 
-    The cluster is noted before: its acknowledgements are the only ones that count from then on.
+    The cluster is noted before: its acknowledgements are the only ones that count from then on. Whether it reads
+    writers is noted behind, as that can be found out again.
     """
     if cluster not in {None, stores.spool.cluster}:
         stores.spool.obey(cluster)
     for stream, sequence in through.items():
         stores.spool.delete_through(stream, sequence)
+    if writers_read and not stores.spool.writers_read:
+        stores.spool.note_writers_read()

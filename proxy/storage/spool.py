@@ -11,6 +11,7 @@ would reject a damaged batch as a garbled message, and acknowledge nothing, as i
 
 from __future__ import annotations
 
+import contextlib
 import secrets
 import sqlite3
 import zlib
@@ -23,7 +24,7 @@ from typing import NamedTuple
 import msgspec
 
 from protocols.errors import FrameError
-from protocols.wire.batches import decode_batch
+from protocols.wire.batches import WRITER_BYTES, decode_batch
 from proxy.errors import StoreError, StoreFullError
 from proxy.fleet.stored_stamps import KeptStamps
 from proxy.fleet.stream_state import StreamProgress
@@ -49,6 +50,8 @@ class SpooledBatch:
     payload: bytes
     spooled_us: int | None = None
     """Real time at which it was spooled; None if that is not known."""
+    writer: bytes = b""
+    """The process that wrote it; empty for one of an earlier version."""
 
 
 class SessionMessage(NamedTuple):
@@ -81,17 +84,24 @@ class Spool:
         Name of the proxy; the spool of another proxy is rejected.
     reserve_bytes
         Room on the disk that is held for deletions.
+    same_writer
+        Whether this is the same process again: a replay of its log.
 
     Attributes
     ----------
     epoch
         Random token drawn when the spool was made.
+    writer
+        Random number of this process, which its batches name: numbers of two processes on copies of a folder are the
+        same.
     size_bytes, batches
         How much waits to be acknowledged.
     room
         The room for its files.
     cluster
         The cluster whose acknowledgements are obeyed; None before the first.
+    writers_read
+        Whether the cluster has shown that it reads the writers of batches.
     has_session
         Whether the broker was asked to keep messages of devices, and agreed.
     last_commit_us
@@ -103,18 +113,23 @@ class Spool:
         It cannot be opened, or belongs to another proxy.
     """
 
-    def __init__(self, path: Path, proxy: str, *, reserve_bytes: int = RESERVE_BYTES) -> None:
+    def __init__(
+        self, path: Path, proxy: str, *, reserve_bytes: int = RESERVE_BYTES, same_writer: bool = False
+    ) -> None:
         self.path = path
         self.room = DiskRoom(path, reserve_bytes=reserve_bytes)
         self.cluster: str | None = None
         self.batches = self.size_bytes = 0
         self.has_session = False
         self.last_commit_us: int | None = None
+        self.writers_read = False
         try:
             self._connection, self.epoch = self._open(proxy)
         except StoreFullError:
             self.room.release()  # opening needs room, too
             self._connection, self.epoch = self._open(proxy)
+        self._last_writers = self._read_last_writers()
+        self.writer = self._stored_writer() if same_writer else self._draw_writer()
 
     def _open(self, proxy: str) -> tuple[sqlite3.Connection, str]:
         """Open the database and read what is in it; return its connection and its epoch."""
@@ -126,6 +141,7 @@ class Spool:
                 obeyed = connection.execute("SELECT identity FROM cluster").fetchone()
                 found = connection.execute("SELECT count(*), coalesce(sum(length(payload)), 0) FROM batches").fetchone()
                 self.has_session = connection.execute("SELECT 1 FROM device_session").fetchone() is not None
+                self.writers_read = connection.execute("SELECT 1 FROM writers_read").fetchone() is not None
                 last = connection.execute("SELECT at_us FROM last_commit").fetchone()
         except StoreError:
             connection.close()
@@ -148,6 +164,37 @@ class Spool:
                 hint="give each proxy a data folder of its own",
             )
         return str(row[1])
+
+    def _draw_writer(self) -> bytes:
+        number = secrets.token_bytes(WRITER_BYTES)
+        with contextlib.suppress(StoreFullError), transaction(self._connection, self.path):  # only a replay needs it
+            self._connection.execute("INSERT OR REPLACE INTO writer VALUES (1, ?)", (number,))
+        return number
+
+    def _stored_writer(self) -> bytes:
+        with reading(self.path):
+            row = self._connection.execute("SELECT number FROM writer").fetchone()
+        return b"" if row is None else bytes(row[0])
+
+    def _read_last_writers(self) -> dict[str, bytes]:
+        with reading(self.path):
+            rows = self._connection.execute("SELECT stream, writer FROM progress WHERE writer IS NOT NULL").fetchall()
+        return {stream: bytes(writer) for stream, writer in rows}
+
+    def last_writer(self, stream: str) -> bytes:
+        """Return the writer of the last batch of a stream; zeros if there is none, or it is of an earlier version."""
+        return self._last_writers.get(stream, bytes(WRITER_BYTES))
+
+    def writers(self) -> dict[str, list[tuple[int, bytes]]]:
+        """Return, by stream, the writers of the batches that wait, each with its first; raises StoreError."""
+        with reading(self.path):
+            rows = self._connection.execute(
+                "SELECT stream, min(sequence), writer FROM batches GROUP BY stream, writer ORDER BY 1, 2"
+            ).fetchall()
+        found: dict[str, list[tuple[int, bytes]]] = {}
+        for stream, first, writer in rows:
+            found.setdefault(stream, []).append((int(first), bytes(writer or b"")))
+        return found
 
     def append(
         self,
@@ -184,17 +231,24 @@ class Spool:
             Nothing was stored.
         """
         size_bytes = sum(len(each.payload) for each in batches)
+        last = {each.stream: each.writer for each in batches if each.writer}
         with self.room.writing(size_bytes), transaction(self._connection, self.path):
             self._connection.executemany(
-                "INSERT INTO batches VALUES (?, ?, ?, ?, ?, ?)",
+                "INSERT INTO batches VALUES (?, ?, ?, ?, ?, ?, ?)",
                 [
-                    (each.stream, each.sequence, each.rows, each.payload, zlib.crc32(each.payload), each.spooled_us)
+                    (
+                        *(each.stream, each.sequence, each.rows, each.payload, zlib.crc32(each.payload)),
+                        *(each.spooled_us, each.writer or None),
+                    )
                     for each in batches
                 ],
             )
             self._connection.executemany(
-                "INSERT OR REPLACE INTO progress VALUES (?, ?, ?, ?)",
-                [(each.stream, each.sequence, each.watermark_us, each.sampling) for each in progress],
+                "INSERT OR REPLACE INTO progress VALUES (?, ?, ?, ?, ?)",
+                [
+                    (each.stream, each.sequence, each.watermark_us, each.sampling, last.get(each.stream))
+                    for each in progress
+                ],
             )
             self._connection.executemany("INSERT OR REPLACE INTO positions VALUES (?, ?, ?, ?)", list(positions))
             self._connection.executemany("INSERT OR REPLACE INTO losses VALUES (?, ?)", list(losses.items()))
@@ -221,6 +275,7 @@ class Spool:
             self._connection.executemany("INSERT OR REPLACE INTO device_states VALUES (?, ?)", list(states.items()))
         self.batches += len(batches)
         self.size_bytes += size_bytes
+        self._last_writers |= last
 
     def read(self, stream: str, sequence: int) -> bytes | None:
         """Return a batch's bytes, None if it is not there any more.
@@ -258,6 +313,12 @@ class Spool:
     def _obey(self, cluster: str) -> None:
         with transaction(self._connection, self.path):
             self._connection.execute("INSERT OR REPLACE INTO cluster VALUES (1, ?)", (cluster,))
+
+    def note_writers_read(self) -> None:
+        """Note that the cluster reads the writers of batches; raises StoreError."""
+        with transaction(self._connection, self.path):
+            self._connection.execute("INSERT OR IGNORE INTO writers_read VALUES (1)")
+        self.writers_read = True
 
     def replace_session(self, *, lasts: bool) -> None:
         """Forget the messages of the session before, whose numbers are given to others; raises StoreError.

@@ -35,8 +35,13 @@ class Stores:
 
 
 @contextlib.contextmanager
-def open_stores(folder: Path, proxy: str, *, quarantine_entries: int) -> Iterator[Stores]:
+def open_stores(
+    folder: Path, proxy: str, *, quarantine_entries: int, adopt: bool = False, same_writer: bool = False
+) -> Iterator[Stores]:
     """Own the data folder and its databases for the duration of the context.
+
+    `adopt` is as in :func:`proxy.storage.data_folder.owned_data_folder`, and `same_writer` as in
+    :class:`proxy.storage.spool.Spool`.
 
     Raises
     ------
@@ -46,8 +51,8 @@ def open_stores(folder: Path, proxy: str, *, quarantine_entries: int) -> Iterato
         A database cannot be used.
     """
     with contextlib.ExitStack() as stack:
-        stack.enter_context(owned_data_folder(folder))
-        spool = Spool(folder / "spool.sqlite", proxy)
+        stack.enter_context(owned_data_folder(folder, adopt=adopt))
+        spool = Spool(folder / "spool.sqlite", proxy, same_writer=same_writer)
         stack.callback(spool.close)
         catalog = CatalogStore(folder / "catalog.sqlite")
         stack.callback(catalog.close)

@@ -23,10 +23,14 @@ def instant_of(day: date, offset_us: int, zone: str) -> int:
 
 
 def boundaries_of(grid: Grid, low_us: int, high_us: int) -> list[tuple[int, int]]:
-    """Return each boundary in an interval, and where the window begins that ends there (that of a reset one: there)."""
+    """Return each boundary in an interval, and where the window begins that ends there (that of a reset one: there).
+
+    A day that clocks skip has no boundary of its own: it begins when the day before it ends, and ends there, too.
+    """
     days = _days(low_us - 40 * DAY_US, high_us + 40 * DAY_US)
     found = [(instant_of(day, grid.offset_us, grid.zone), day) for day in days if _begins(day, grid.step)]
-    return [(at, _begin(at, day, grid)) for at, day in found if low_us <= at <= high_us]
+    first = dict(reversed(found))
+    return [(at, _begin(at, day, grid)) for at, day in sorted(first.items()) if low_us <= at <= high_us]
 
 
 def _days(low_us: int, high_us: int) -> Iterator[date]:

@@ -60,7 +60,8 @@ def _result(call: SequenceCall, group: list[Stamped], number: int, place: dict[s
     frame = [
         other
         for position, (at, other) in enumerate(group)
-        if (position <= number or (call.peers and at == stamp))
+        if (position <= number - call.until_rows or (call.peers and at == stamp))
+        and at <= stamp - call.until_us
         and (call.rows is None or position >= number - call.rows)
         and (call.range_us is None or at >= stamp - call.range_us)
     ]

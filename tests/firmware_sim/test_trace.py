@@ -10,8 +10,9 @@ import pytest
 from firmware_sim.errors import TraceError
 from firmware_sim.fleet import Fleet, FleetSettings
 from firmware_sim.mote.mote_events import Announce, PowerOn
-from firmware_sim.phenomena.trace import Trace, TraceColumns, mote_names
+from firmware_sim.phenomena.trace import Resampling, Trace, TraceColumns, mote_names
 from firmware_sim.phenomena.worlds import make_world
+from protocols.wire.packets import AS_RECORDED
 from protocols.wire.streams import Field, FieldType
 
 MINUTES_US = 60_000_000
@@ -34,7 +35,7 @@ ORIGIN_US = 1_330_560_000_000_000
 
 
 def test_each_sensor_is_a_mote_and_other_columns_are_fields(tmp_path: Path) -> None:
-    trace = Trace(write(tmp_path, DAY))
+    trace = Trace(write(tmp_path, DAY), resampling=Resampling())
     assert [mote.name for mote in trace.motes] == ["a", "b"]
     assert trace.motes[0].stream.fields == (
         Field("sensor", FieldType.TEXT, fixed=True),
@@ -62,8 +63,43 @@ def test_each_sensor_is_a_mote_and_other_columns_are_fields(tmp_path: Path) -> N
     ],
 )
 def test_what_a_mote_senses(tmp_path: Path, mote: int, minutes: int, values: tuple[float | None, ...]) -> None:
-    trace = Trace(write(tmp_path, DAY))
+    trace = Trace(write(tmp_path, DAY), resampling=Resampling())
     assert trace.sense(mote, ORIGIN_US + minutes * MINUTES_US, ("speed", "lane")) == values
+
+
+UNEVEN = """time,sensor,speed
+2012-03-01T00:00:00.25,a,1
+2012-03-01T00:00:07,a,2
+2012-03-01T00:00:07,a,3
+2012-03-01T00:00:17,a,
+2012-03-01T03:00:00.000001,a,4
+2012-03-01T00:00:05,b,5
+"""
+
+
+def test_a_recording_has_the_stamps_and_gaps_of_its_file(tmp_path: Path) -> None:
+    trace = Trace(write(tmp_path, UNEVEN))
+    recording = trace.recording(0)
+    assert recording is not None
+    found: list[tuple[int, tuple[object, ...]]] = []
+    instant: int | None = recording.next_us(0)
+    while instant is not None:
+        found += [(instant - ORIGIN_US, values) for values in recording.readings(instant, ("speed",))]
+        instant = recording.next_us(instant + 1)
+    last_us = 3 * 60 * MINUTES_US + 1
+    assert found == [(250_000, (1,)), (7_000_000, (2,)), (7_000_000, (3,)), (17_000_000, (None,)), (last_us, (4,))]
+    assert (trace.begins_us, trace.ends_us) == (ORIGIN_US + 250_000, ORIGIN_US + last_us + 1)
+
+
+def test_a_trace_is_sampled_again_at_a_period_that_is_asked_for(tmp_path: Path) -> None:
+    path = write(tmp_path, DAY)
+    fast, slow = (Trace(path, resampling=Resampling(minutes * MINUTES_US)) for minutes in (1, 30))
+    assert (fast.recording(0), fast.motes[0].default_period_us) == (None, MINUTES_US)
+    # A reading holds until the next one, as at the commonest period; or for the period, if that is longer.
+    assert [fast.sense(1, ORIGIN_US + minute * MINUTES_US, ("speed",)) for minute in (4, 5)] == [(50.0,), (None,)]
+    assert [slow.sense(1, ORIGIN_US + minute * MINUTES_US, ("speed",)) for minute in (4, 5, 25)] == [
+        (50.0,), (50.0,), (52.0,),
+    ]  # fmt: skip
 
 
 def test_parquet_and_other_column_names(tmp_path: Path) -> None:
@@ -118,7 +154,7 @@ def test_missing_field_and_missing_file(tmp_path: Path) -> None:
 
 def test_the_recorded_day_senses_every_reading_once() -> None:
     path = Path(__file__).parents[2] / "examples" / "traffic" / "la_loop_speeds_day.parquet"
-    trace = Trace(path)
+    trace = Trace(path, resampling=Resampling())
     rows = pl.read_parquet(path)
     assert (len(trace.motes), trace.readings) == (207, rows.height)
     begins_us, ends_us = trace.begins_us, trace.ends_us
@@ -136,10 +172,16 @@ def test_names_are_fit_for_topics_and_different() -> None:
 
 
 def test_motes_of_a_trace_say_that_they_replay_and_those_of_a_world_do_not(tmp_path: Path) -> None:
-    for phenomenon, replays in ((Trace(write(tmp_path, DAY)), True), (make_world("traffic", motes=1, seed=1), False)):
+    path = write(tmp_path, DAY)
+    phenomena = (
+        (Trace(path), AS_RECORDED),
+        (Trace(path, resampling=Resampling()), True),
+        (make_world("traffic", motes=1, seed=1), False),
+    )
+    for phenomenon, replays in phenomena:
         first = Fleet(phenomenon, FleetSettings()).motes[0].handle(PowerOn(0))[0]
         assert isinstance(first, Announce)
-        assert first.announcement.replays is replays
+        assert first.announcement.replays == replays
 
 
 @pytest.mark.parametrize(

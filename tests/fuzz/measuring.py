@@ -117,13 +117,14 @@ def run_input(target: Target, name: str, tally: Tally) -> None:
     try:
         for step in steps:
             tally.steps += 1
-            began = time.process_time()
-            try:
-                with _interrupted_after(STUCK * target.limit_seconds), _uncollected():
-                    step()
-            except target.errors:
-                tally.refused += 1
-            slowest = max(slowest, time.process_time() - began)
+            with _uncollected():
+                began = time.process_time()
+                try:
+                    with _interrupted_after(STUCK * target.limit_seconds):
+                        step()
+                except target.errors:
+                    tally.refused += 1
+                slowest = max(slowest, time.process_time() - began)
     except StuckError:
         tally.findings.append(Finding(name, f"took more than {STUCK * target.limit_seconds:g} s", _traceback()))
         return

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from protocols.mqtt.link import Message
 from protocols.wire import topics
 from protocols.wire.batches import decode_batch
-from protocols.wire.catalog import decode_mote_entry
-from protocols.wire.frames import encode
+from protocols.wire.catalog import Presence, Status, decode_mote_entry
+from protocols.wire.frames import VERSION, encode
 from proxy.drivers.driver_registry import DriverRegistry
 from proxy.drivers.settings import read_drivers
 from proxy.fleet.batching import BatchLimits, CutBatch
@@ -42,9 +42,10 @@ if TYPE_CHECKING:
     from proxy.records.waiting_tuples import MotePosition
     from proxy.storage.spool import SpooledBatch
 
-NAME, IDENTITY = "p", "e"
+NAME = "p"
 BEGAN_US = 1_700_000_000_000_000
 SECOND_US = 1_000_000
+BOUNDED = ClockBounds(30 * SECOND_US, 60 * SECOND_US)
 
 
 def documented_drivers() -> list[Driver]:
@@ -61,12 +62,14 @@ class ProxyWorld:
         Chooses its limits.
     drivers
         Of devices of other makers.
+    clock
+        The bounds of motes' clocks; None lets the dice choose.
     """
 
-    def __init__(self, dice: Random, drivers: Iterable[Driver] = ()) -> None:
+    def __init__(self, dice: Random, drivers: Iterable[Driver] = (), clock: ClockBounds | None = None) -> None:
         self.passed_us = 0
         tracking = TrackingLimits(
-            clock=dice.choice((ClockBounds(), ClockBounds(30 * SECOND_US, 60 * SECOND_US))),
+            clock=clock or dice.choice((ClockBounds(), BOUNDED)),
             reorder_within_us=dice.choice((0, 15 * SECOND_US)),
         )
         limits = FleetLimits(tracking=tracking, batches=BatchLimits(200, dice.choice((100, 10_000))))
@@ -95,8 +98,8 @@ class ProxyWorld:
         self._receiver = Receiver(
             NAME, self.fleet, accepting, neighbours, merging=self,  # type: ignore[arg-type]
             demands=demands, intake=self._intake, devices=self.devices, link=self, metrics=metrics,
-            clocks=clocks, identity=IDENTITY, status=Message(topics.proxy_status(NAME), b""),
-            session=session,
+            clocks=clocks, session=session,
+            status=Message(topics.proxy_status(NAME), encode(Status(VERSION, NAME, Presence.ONLINE, "e", 1))),
         )  # fmt: skip
         self._metrics = metrics
         self._cut: list[CutBatch] = []
@@ -159,7 +162,7 @@ class ProxyWorld:
             numbers = [each for row in chain(*rows) for each in _values(row) if isinstance(each, int)]
             assert all(-(2**63) <= each < 2**63 for each in numbers), f"SQLite has no room for {max(numbers)}"
 
-        stores = SimpleNamespace(spool=SimpleNamespace(epoch="e", append=append))
+        stores = SimpleNamespace(spool=SimpleNamespace(epoch="e", writer=b"", append=append))
         cut, self._cut = self._cut, []
         store_batches(stores, NAME, cut, self.fleet.positions(), 0)  # type: ignore[arg-type]
         for payload in spooled:

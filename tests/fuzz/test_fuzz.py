@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import random
+import signal
 import time
 from functools import partial
 from typing import TYPE_CHECKING
@@ -105,6 +106,25 @@ def test_garbage_is_collected_between_steps() -> None:
     collecting: list[bool] = []
     found(lambda: collecting.append(gc.isenabled()), partial(raising, FrameError("shape", "odd")), limit_seconds=60.0)
     assert (collecting, gc.isenabled()) == ([False], True)
+
+
+def test_a_collection_is_not_interrupted_as_a_step_that_is_stuck() -> None:
+    armed: list[bool] = []
+
+    def note(phase: str, _: object) -> None:
+        if phase == "start":
+            armed.append(signal.getitimer(signal.ITIMER_VIRTUAL) != (0.0, 0.0))
+
+    before = gc.get_threshold()
+    gc.callbacks.append(note)
+    gc.set_threshold(1, 1, 1)
+    try:
+        found(lambda: [[each] for each in range(100)], limit_seconds=60.0)
+    finally:
+        gc.set_threshold(*before)
+        gc.callbacks.remove(note)
+    assert armed, "garbage was collected"
+    assert not any(armed)
 
 
 def test_our_own_errors_are_refusals() -> None:

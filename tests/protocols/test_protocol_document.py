@@ -26,9 +26,12 @@ TRAFFIC = StreamSchema("traffic", (Field("sensor", FieldType.TEXT, fixed=True), 
 Q1 = demands.QueryDemand("q1", ("sensor", "speed"))
 DIGEST = bytes.fromhex("96033f5f29aa8f3c")
 
+WRITER = bytes.fromhex("4d1f0a67c29be583")
+
 BATCH = batches.Batch(
     1, "roadside", "e1", "traffic", 1, 2_000_000, True, 1,
     batches.make_columns(TRAFFIC, [1_000_000], ["m1"], [True], {"sensor": ["716328"], "speed": [66.875]}),
+    WRITER, bytes(8),
 )  # fmt: skip
 
 EXAMPLES: dict[str, tuple[Frame, Callable[[bytes], object]]] = {
@@ -48,7 +51,7 @@ EXAMPLES: dict[str, tuple[Frame, Callable[[bytes], object]]] = {
     ),
     "packed_batch": (batches.pack_batch(BATCH), batches.decode_packed_batch),
     "batch": (BATCH, batches.decode_batch),
-    "ack": (batches.Ack(1, "roadside", "e1", "traffic", 1, (), "fjord/5f2c", True), batches.decode_ack),
+    "ack": (batches.Ack(1, "roadside", "e1", "traffic", 1, (), "fjord/5f2c", True, WRITER), batches.decode_ack),
     "numbered_announcement": (
         packets.NumberedAnnouncement(
             1, "m1", 1, "loop", TRAFFIC, {"sensor": "716328"}, 300_000_000, 1_000_000, "telosb+seal", sequence=8

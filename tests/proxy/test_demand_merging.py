@@ -127,15 +127,22 @@ async def test_a_burst_of_demands_is_few_merges_with_the_programs_of_the_last(fr
 
 
 async def test_demands_that_come_one_by_one_are_few_merges(frames: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(merge_schedule, "SHORTEST_PAUSE_SECONDS", 0.2)
-    loop = asyncio.get_running_loop()
+    pauses, sleep = asyncio.Semaphore(0), asyncio.sleep
+
+    async def paused(seconds: float) -> None:
+        await sleep(0)
+        if seconds >= merge_schedule.SHORTEST_PAUSE_SECONDS:
+            await pauses.acquire()
+
     async with running(announced(frames)) as proxy:
-        began = loop.time()
-        for count in range(1, 31):
-            proxy.merging.received(slow_ones(count, epoch=count), (), MESSAGE)
-            await asyncio.sleep(0.02)
-        await proxy.merging.settled()
-        assert proxy.merging.merges <= 1 + (loop.time() - began) / 0.2
+        monkeypatch.setattr(demand_merging.asyncio, "sleep", paused)
+        for until in (10, 20, 30):
+            for count in range(until - 9, until + 1):
+                proxy.merging.received(slow_ones(count, epoch=count), (), MESSAGE)
+                await sleep(0.001)
+            pauses.release()
+            await proxy.merging.settled()
+        assert proxy.merging.merges <= 4, "the first, and one for each pause that ends"
         assert proxy.fleet.streams["traffic"].demand_epoch == 30
 
 

@@ -75,7 +75,9 @@ class Recorder:
             unpublished=Unpublished("p", self.fleet, DemandAssemblies("p"), self.entries, now_us=0),
             clocks=Clocks(lambda: self.radio_us, lambda: self.now_s * S),
         )
-        spool = SimpleNamespace(epoch="e", append=lambda *what, **_: self.spooled.append([list(each) for each in what]))
+        spool = SimpleNamespace(
+            epoch="e", writer=b"", append=lambda *what, **_: self.spooled.append([list(each) for each in what])
+        )
         self.stores = SimpleNamespace(spool=spool)
         self.results = []
 

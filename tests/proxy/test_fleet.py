@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import asdict, replace
 
-from protocols.wire.packets import NumberedAnnouncement, RunProgram
+from protocols.wire.packets import NumberedAnnouncement, RunProgram, SendAnnouncement
 from protocols.wire.programs import SamplingProgram, program_number
 from protocols.wire.streams import Field, FieldType, StreamSchema
 from proxy.fleet.batching import BatchLimits
@@ -19,6 +19,7 @@ from proxy.fleet.fleet_instructions import (
 from proxy.fleet.fleet_members import FleetLimits, FleetMembers
 from proxy.fleet.stream_state import StreamProgress
 from proxy.motes.clock_bounds import ClockBounds
+from proxy.motes.mote_controls import MOST_WAIT_US
 from proxy.motes.mote_events import Rejected, SendControl
 from proxy.motes.tracking_limits import TrackingLimits
 from proxy.records.waiting_tuples import MotePosition
@@ -405,3 +406,106 @@ def test_an_announcement_with_the_columns_of_its_stream_looks_at_no_other_mote(f
     assert not looks
     assert not [each for each in found if isinstance(each, RejectAnnouncement)]
     assert proxy.has("new")
+
+
+class Mote:
+    """A mote that samples every ten seconds, listens after each packet, and announces itself when it is asked to."""
+
+    def __init__(self, frames, proxy):
+        self.frames, self.proxy = frames, proxy
+        self.sequence, self.asked = -1, 0
+        self.announce(0)
+
+    def announce(self, now_us):
+        self.proxy.receive_announcement(self.frames.announcement(), radio_us=now_us, received_us=now_us)
+
+    def send(self, now_us):
+        self.sequence += 1
+        packet = self.frames.packet(self.sequence, (now_us, 1.0), clock=now_us, listen=9 * S, program=NUMBER)
+        for each in controls(self.proxy.receive_packet(packet, radio_us=now_us, received_us=now_us)):
+            if isinstance(each, SendAnnouncement):
+                self.asked += 1
+                self.announce(now_us)
+
+
+OTHER = StreamSchema("other", TRAFFIC.fields)
+FUTURE = 2**60
+FORGED = {
+    "rejected": ({"properties": {"colour": 1}}, {}, ()),
+    "rejected, and then a later boot": ({"properties": {"colour": 1}}, {}, ({"boot": 900},)),
+    "another stream": ({"schema": OTHER}, {}, ()),
+    "other fields": ({"schema": StreamSchema("traffic", TRAFFIC.fields[::-1])}, {}, ()),
+    "a later boot": ({"boot": 2**40, "schema": OTHER}, {}, ()),
+    "an earlier boot": ({"boot": 0, "schema": OTHER}, {}, ()),
+    "a later number": ({}, {}, ({"sequence": 2**40},)),
+    "boots without end": ({}, {}, [{"boot": 900 * each} for each in range(1, 30)]),
+    "a replay of the future": (
+        {"schema": OTHER},
+        {"replays": True},
+        ({"boot": 900, "clock": FUTURE}, {"boot": 1800, "clock": FUTURE}),
+    ),
+    "a replay of the future of a later boot": (
+        {"schema": OTHER, "boot": 900},
+        {"replays": True},
+        ({"boot": 900, "clock": FUTURE},),
+    ),
+}
+
+
+@pytest.mark.parametrize("rounds", [1, 300])
+@pytest.mark.parametrize("name", FORGED)
+def test_a_mote_whose_frames_were_forged_comes_back_by_itself(frames, name, rounds):
+    """Once the forger is silent, its samples are stored again after the longest time without a request at most."""
+    announcement, changes, packets = FORGED[name]
+    proxy = sampling_fleet(frames, limits=BOUNDED)
+    mote, now_us = Mote(frames, proxy), 0
+    for _ in range(10):
+        now_us += 10 * S
+        mote.send(now_us)
+    for _ in range(rounds):
+        forged = replace(frames.announcement(**announcement), **changes)
+        proxy.receive_announcement(forged, radio_us=now_us, received_us=now_us)
+        for number, each in enumerate(packets):
+            sent = frames.packet(**{"sequence": 10_000 + number, "clock": now_us + S, **each})
+            proxy.receive_packet(sent, radio_us=now_us, received_us=now_us)
+        now_us += 10 * S
+        mote.send(now_us)
+    now_us += MOST_WAIT_US
+    for _ in range(20):
+        now_us += 10 * S
+        mote.send(now_us)
+    proxy.cut(now_us)
+    asked, begun_us = mote.asked, now_us
+    while now_us < begun_us + 3_600 * S:
+        now_us += 10 * S
+        mote.send(now_us)
+    stamps = {t.start_us for each in proxy.cut(now_us) if each.schema == TRAFFIC for t in each.tuples}
+    assert len(stamps) >= 359
+    assert mote.asked == asked, "it is not asked any more once it has confirmed what it is"
+    assert mote.asked <= 5 + 2 * rounds
+
+
+def test_an_announcement_that_follows_a_rejected_one_is_in_doubt(frames):
+    proxy = sampling_fleet(frames, limits=BOUNDED)
+    mote = Mote(frames, proxy)
+    mote.send(10 * S)
+    for forged in ({"properties": {"colour": 1}}, {"schema": OTHER}):
+        proxy.receive_announcement(frames.announcement(**forged), radio_us=11 * S, received_us=11 * S)
+    for now in range(20, 200, 10):
+        mote.send(now * S)
+    assert proxy.motes["m1"].announcement == frames.announcement()
+    assert mote.asked == 2, "once more, as it differs from the forged one"
+
+
+def test_a_mote_whose_announcements_are_wrong_is_asked_seldom(frames):
+    proxy = sampling_fleet(frames, limits=BOUNDED)
+    asked = []
+    for now in range(0, 24 * 3_600, 10):
+        packet = frames.packet(now // 10, clock=now * S, listen=9 * S)
+        found = proxy.receive_packet(packet, radio_us=now * S, received_us=now * S)
+        if SendAnnouncement() in controls(found):
+            asked.append(now)
+            wrong = frames.announcement(properties={"colour": 1})
+            proxy.receive_announcement(wrong, radio_us=now * S, received_us=now * S)
+    assert asked[:6] == [0, 60, 180, 420, 900, 1500]
+    assert len(asked) < 24 * 6 + 6

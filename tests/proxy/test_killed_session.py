@@ -89,7 +89,6 @@ async def session_begun(cluster):
         await publish(cluster.link, 0)
         with contextlib.suppress(TimeoutError):
             await cluster.until(lambda: 0 in cluster.numbers, seconds=0.3)
-    return cluster.numbers.count(0)
 
 
 @needs_mosquitto
@@ -104,7 +103,7 @@ async def test_what_comes_while_the_proxy_is_away_arrives_when_it_is_back(tmp_pa
         await broker.enter_async_context(broker_by_settings(settings, "mosquitto"))
         cluster = await stack.enter_async_context(watching(address))
         async with proxy_process(address, tmp_path / "proxy") as process:
-            begun = await session_begun(cluster)
+            await session_begun(cluster)
             await publish(cluster.link, *range(1, 6))
             await cluster.until(lambda: 5 in cluster.numbers)
             process.terminate()
@@ -121,7 +120,7 @@ async def test_what_comes_while_the_proxy_is_away_arrives_when_it_is_back(tmp_pa
         async with proxy_process(address, tmp_path / "proxy"):
             await publish(cluster.link, 11)
             await cluster.until(lambda: 11 in cluster.numbers)
-        assert cluster.numbers[begun:] == list(range(1, 12))
+        assert [each for each in cluster.numbers if each] == list(range(1, 12))
 
 
 @needs_mosquitto
@@ -134,7 +133,7 @@ async def test_killed_at_any_moment_it_stores_every_message_once(tmp_path, seed)
     address = BrokerAddress(port=settings.port)
     async with broker_by_settings(settings, "mosquitto"), watching(address) as cluster:
         async with proxy_process(address, tmp_path / "proxy"):
-            begun = await session_begun(cluster)
+            await session_begun(cluster)
         number = 1
         while number <= last:
             async with proxy_process(address, tmp_path / "proxy"):
@@ -149,4 +148,4 @@ async def test_killed_at_any_moment_it_stores_every_message_once(tmp_path, seed)
             number = min(number + 3, last + 1)
         async with proxy_process(address, tmp_path / "proxy"):
             await cluster.until(lambda: last in cluster.numbers)
-        assert cluster.numbers[begun:] == list(range(1, last + 1))
+        assert [each for each in cluster.numbers if each] == list(range(1, last + 1))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import subprocess
 import sys
 
 import pytest
@@ -63,3 +64,24 @@ async def test_second_of_a_name_is_refused_and_one_that_was_killed_starts_at_onc
             await asyncio.wait_for(started(again), 10)
     assert len({each.epoch for each in statuses}) == 1
     watching.cancel()
+
+
+@pytest.mark.system
+async def test_a_copied_folder_starts_neither_unadopted_nor_beside_its_original(tmp_path, broker):
+    original, copy = tmp_path / "first", tmp_path / "second"
+    async with proxy(broker, original) as first:
+        await started(first)
+        subprocess.run(["cp", "-a", str(original), str(copy)], check=True)  # noqa: ASYNC221
+        for options, reason in (
+            ([], b"was copied or moved: it was last used as"),
+            (["--adopt"], b"one of the two is a copy of the other"),
+        ):
+            async with proxy(broker, copy, *options) as second:
+                _, errors = await asyncio.wait_for(second.communicate(), 60)
+                assert second.returncode == 1
+                assert reason in errors.replace(b"\n", b" ")
+        assert first.returncode is None
+        first.kill()
+        await first.wait()
+        async with proxy(broker, copy) as adopted:
+            await asyncio.wait_for(started(adopted), 10)

@@ -151,7 +151,7 @@ def test_events_name_their_stimuli(log):
 
 
 def test_without_its_first_segment_a_log_is_replayed_as_after_a_restart(tmp_path, monkeypatch):
-    record(tmp_path / "data", tmp_path / "log", seconds=2.0, pause=0.003, log_bytes=50_000)
+    record(tmp_path / "data", tmp_path / "log", seconds=2.0, pause=0.003, log_bytes=64_000)
     (run,) = read_runs(tmp_path / "log")
     assert not run.exact
     assert run.header.state.keys() == {"spool.sqlite", "catalog.sqlite"}

@@ -29,7 +29,7 @@ from protocols.wire.demands import CompletenessDemand, QueryDemand, StreamDemand
 from protocols.wire.frames import VERSION, encode
 from protocols.wire.packets import RunProgram, decode_control
 from protocols.wire.programs import SLEEP, SamplingProgram, program_number
-from proxy.errors import StoreFullError
+from proxy.errors import ContestedError, NameSharedError, StoreFullError
 from proxy.fleet.demand_assembly import FIRST_REQUEST_US
 from proxy.running.link_interface import Clocks, mqtt_link
 from proxy.running.service import ProxyService
@@ -206,6 +206,76 @@ async def test_batches_are_packed_as_soon_as_an_acknowledgement_says_that_the_cl
                 await send(service, topics.acks("p"), through)
                 await service.flush()
         assert forms == [b"\x99", b"\x99", b"\x99", b"\x9a", b"\x9a", b"\x99"]
+
+
+async def test_batches_name_their_writer_as_soon_as_the_cluster_reads_it_and_after_a_restart(settings, frames):
+    async with running(settings) as service:
+        await introduce(service, frames)
+        writer = service.stores.spool.writer
+        for number in range(2):
+            at = number * 10 * S
+            await receive(service, frames.packet(number, (at, 1.5), clock=at, program=NUMBER))
+            await until(lambda rows=number + 1: sum(each.rows for each in published_batches(service.link)) == rows)
+            newest = published_batches(service.link)[-1]
+            assert newest.writer == (writer if number else b"")
+            ack = Ack(VERSION, "p", newest.epoch, "traffic", newest.sequence, (), "c/1", packed=True, writer=writer)
+            await send(service, topics.acks("p"), ack)
+            await until(lambda: service.stores.spool.batches == 0)
+    async with running(settings) as again:
+        await receive(again, frames.packet(2, (20 * S, 1.5), clock=20 * S, program=NUMBER))
+        await until(lambda: published_batches(again.link))
+        first = published_batches(again.link)[0]
+        assert (first.writer, first.follows) == (again.stores.spool.writer, writer)
+        assert first.writer != writer
+        await receive(again, frames.packet(3, (30 * S, 1.5), clock=30 * S, program=NUMBER))
+        await until(lambda: sum(each.rows for each in published_batches(again.link)) == 2)
+        assert published_batches(again.link)[-1].follows == first.writer
+
+
+async def test_a_proxy_whose_numbers_another_process_uses_stops_and_keeps_its_batches(settings, frames):
+    contested = asyncio.Event()
+
+    class Link(FakeLink):
+        async def run_in_bursts(self, take):
+            await self.connect()
+            await contested.wait()
+            ack = Ack(VERSION, "p", epoch, "traffic", 1, (), "c/1", packed=True, writer=b"\x01" * 8)
+            await take([Message(topics.acks("p"), encode(ack))])
+
+    with open_stores(settings.folder, "p", quarantine_entries=10) as stores:
+        epoch = stores.spool.epoch
+        service = ProxyService(settings, stores, Link)
+        task = asyncio.create_task(service.run(asyncio.Event()))
+        await asyncio.wait_for(service.link.connected.wait(), 10)
+        service.link.take = service._receive
+        await introduce(service, frames)
+        await receive(service, frames.packet(0, (0, 1.5), clock=1, program=NUMBER))
+        await until(lambda: published_batches(service.link))
+        await receive(service, frames.packet(1, (10 * S, 2.5), clock=10 * S, program=NUMBER))
+        contested.set()
+        with pytest.raises(ExceptionGroup) as found:
+            await asyncio.wait_for(task, 10)
+        assert found.group_contains(ContestedError, match="another proxy runs on a copy of this folder")
+        rows = [decode_batch(stores.spool.read("traffic", number + 1)).rows for number in range(stores.spool.batches)]
+        assert sum(rows) == 2, "what waited is written"
+        assert service.metrics.value("acks_refused", "contested") == 1
+
+
+async def test_a_proxy_stops_if_another_process_of_its_identity_shows_twice(settings):
+    async with running(settings) as service:
+        epoch, since_us = service.stores.spool.epoch, 1
+        topic = topics.proxy_status("p")
+        other = Status(VERSION, "p", Presence.OFFLINE, epoch, since_us)
+        for status in (other, other):  # of a process before
+            await send(service, topic, status, retain=True)
+        await send(service, topic, service._session.birth.payload)
+        for _ in range(3):
+            await send(service, topic, other)  # forged: the connection lasts
+        await service._on_connect()
+        await send(service, topic, other)
+        await service._on_connect()
+        with pytest.raises(NameSharedError, match=epoch):
+            await send(service, topic, other)
 
 
 @pytest.mark.parametrize(

@@ -25,6 +25,15 @@ def test_option_before_environment_before_file_before_default(tmp_path):
     assert (settings.broker, settings.name, str(settings.folder)) == ("b:1", "roadside", ".fjord/proxy-roadside")
 
 
+@pytest.mark.parametrize(("name", "hint"), [("brokr", "did you mean broker?"), ("zzz", "--print-config")])
+def test_an_unknown_setting_is_compared_with_those_there_are(tmp_path, name, hint):
+    file = tmp_path / "proxy.toml"
+    file.write_text(f'{name} = "x"\n')
+    with pytest.raises(ConfigurationError, match=f"proxy.toml: there is no setting '{name}'") as caught:
+        load_settings({}, {}, file)
+    assert hint in caught.value.hint
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [

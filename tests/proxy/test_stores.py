@@ -369,6 +369,39 @@ def test_data_folder_that_cannot_be_made(tmp_path):
         pass
 
 
+@pytest.mark.parametrize("target", ["there", "nowhere"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("lock", "spool.sqlite", "spool.sqlite-wal", "catalog.sqlite", "quarantine.sqlite", "spool.sqlite.reserve"),
+        *("counters-link.json", "counters-link.new", "deeper/file"),
+    ],
+)
+def test_nothing_is_written_through_a_link(tmp_path, name, target):
+    """A data folder that was restored may have links in place of files."""
+    link, other = tmp_path / "d" / name, tmp_path / "other"
+    link.parent.mkdir(parents=True)
+    if target == "there":
+        other.write_bytes(b"of another program")
+    link.symlink_to(other)
+    with (
+        pytest.raises(DataFolderError, match=f"{name} is a link to a file"),
+        open_stores(tmp_path / "d", "p", quarantine_entries=9),
+    ):
+        pass
+    assert (other.read_bytes() if other.exists() else None) == (b"of another program" if target == "there" else None)
+    assert [each.name for each in (tmp_path / "d").iterdir()] == [name.split("/")[0]]
+
+
+def test_a_data_folder_and_folders_in_it_may_be_links(tmp_path):
+    for name in ("real", "elsewhere"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "d").symlink_to(tmp_path / "real")
+    (tmp_path / "real" / "inner").symlink_to(tmp_path / "elsewhere")
+    with open_stores(tmp_path / "d", "p", quarantine_entries=9):
+        assert (tmp_path / "real" / "spool.sqlite").is_file()
+
+
 KILLED = """
 import os, signal, sys
 from pathlib import Path

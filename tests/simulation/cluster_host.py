@@ -87,10 +87,11 @@ _opened: dict[str, list[DataFolder]] = {}
 """By host: folders that its process holds, also one that failed while it started."""
 
 
-def _open_folder(folder: Path) -> DataFolder:
+def _open_folder(folder: Path, *, adopt: bool) -> DataFolder:
+    assert not adopt
     process = current()
     assert process is not None
-    opened = open_folder(folder)
+    opened = open_folder(folder, adopt=True)  # what a disk has after a power cut is a copy of the folder here
     held = HeldFolder(opened.path, opened.lock)
     _opened.setdefault(process.host.name, []).append(held)
     return held

@@ -45,10 +45,14 @@ class Span(NamedTuple):
         The version of the stream's table after which it was added; -1 if it has seen all.
     ended
         The version after which it was dropped; None if it was not.
+    handover
+        Of one that was dropped while it handed over to another plan: at which instant, and up to which one its streams
+        would have had to come. None for one that was not.
     """
 
     begun: int
     ended: int | None
+    handover: tuple[int, int] | None = None
 
 
 class CommittedVersions:
@@ -97,16 +101,15 @@ class CommittedVersions:
     def span(self, query: str, stream: str) -> Span | None:
         """Return between which positions a query has answers, by its plans; None if no plan has it."""
         plans = PlanFiles(self._folder / "plans")
-        span: list[int] = []
+        begun, handover = None, None
         for epoch in range(1, plans.newest() + 1):
             plan = plans.read(epoch)
-            if _has(plan, query) == (len(span) == 0):
-                span.append(plan.positions.get(stream, -1))
-            if len(span) > 1:
-                break
-        if not span:
-            return None
-        return Span(span[0], span[1] if len(span) > 1 else None)
+            if begun is not None and not _has(plan, query):
+                return Span(begun, plan.positions.get(stream, -1), handover)
+            if begun is None and _has(plan, query):
+                begun = plan.positions.get(stream, -1)
+            handover = _handover(plan, query)
+        return None if begun is None else Span(begun, None)
 
     def span_us(self, query: str, stream: str) -> tuple[int, int | None] | None:
         """Return between which instants a query without state has answers: from, and until if dropped.
@@ -123,3 +126,16 @@ class CommittedVersions:
 
 def _has(plan: PhysicalPlan, query: str) -> bool:
     return any(identity.rpartition("@")[0] == query for identity in plan.subscribers)
+
+
+def _handover(plan: PhysicalPlan, query: str) -> tuple[int, int] | None:
+    """Return the instants of the handover that a query of a plan is in, if it is in one."""
+    return next(
+        (
+            (each.until.at_us, each.until.opens_us)
+            for fragment in plan.fragments
+            for each in fragment.subscribers
+            if each.query == query and each.until is not None
+        ),
+        None,
+    )

@@ -59,6 +59,27 @@ def expected(definition: Definition, rows: Iterable[Row]) -> Iterator[Timed]:
         yield start_us, end_us, _text(row)
 
 
+def given_out_until(answers: Iterable[Timed], watermark_us: int, handover: tuple[int, int] | None) -> int:
+    """Return up to which instant a query that was dropped has given out its answers.
+
+    While it hands over to another plan, answers wait that reach the instant of the handover, and all behind it
+    (docs/explanation/migration.md): those of a query that is dropped then are gone with it.
+
+    Parameters
+    ----------
+    answers
+        All that it has by its definition.
+    watermark_us
+        Up to which instant it has read its streams.
+    handover
+        As in :class:`~tests.simulation.committed_versions.Span`.
+    """
+    if handover is None or watermark_us >= handover[1]:
+        return watermark_us
+    waiting = (start_us for start_us, end_us, _ in answers if end_us >= handover[0])
+    return min(watermark_us, min(waiting, default=watermark_us))
+
+
 def answered(results: Sequence[Result]) -> Iterator[Timed]:
     """Yield the answers that results consist of: an open one is valid until a later result closes it."""
     closed = {each.row: each.end_us for each in results if each.start_us is None}

@@ -19,7 +19,7 @@ from tests.simulation.broker import PORT
 from tests.simulation.cluster_host import AWAY, ClusterHost
 from tests.simulation.cluster_oracles import Result
 from tests.simulation.committed_versions import ALWAYS_US
-from tests.simulation.deployed_answers import answered, definition_of, expected
+from tests.simulation.deployed_answers import answered, definition_of, expected, given_out_until
 from tests.simulation.device_plans import NEW_COLUMN
 from tests.simulation.engine import SimulatedEngine
 from tests.simulation.fault_kinds import MIGRATES
@@ -270,12 +270,13 @@ class DeployedCluster(ClusterHost):
             if definition.has_state
             else (row for row in self._rows(stream) if row[START_COLUMN] >= begun_us)
         )
+        wanted = list(expected(definition, seen))
         until_us = (
             self._answered_until_us(stream, definition, found)
             if span.ended is None
-            else self.committed.watermark_us(stream, span.ended)
+            else given_out_until(wanted, self.committed.watermark_us(stream, span.ended), span.handover)
         )
-        for text in cluster_oracles.same_snapshots(answered(found), expected(definition, seen), until_us):
+        for text in cluster_oracles.same_snapshots(answered(found), wanted, until_us):
             yield Violation("lost" if "missing" in text else "doubled", f"{plan.name}: {text}")
 
     def _answered_until_us(self, stream: str, definition: Definition, found: list[Result]) -> int:

@@ -62,6 +62,7 @@ class SimulatedEngine:
         first_key: int = 0,
         java: object = None,
         lags: object = None,
+        notes: object = None,
         operators: OperatorStatistics | None = None,
     ) -> None:
         self._settings = settings

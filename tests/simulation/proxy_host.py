@@ -202,7 +202,10 @@ class ProxyHost:
         try:
             settings = self.settings
             address = settings.broker_address(None)
-            with open_stores(settings.folder, settings.name, quarantine_entries=settings.quarantine_entries) as stores:
+            # What a disk has after a power cut is a copy of the folder here.
+            with open_stores(
+                settings.folder, settings.name, quarantine_entries=settings.quarantine_entries, adopt=True
+            ) as stores:
                 self._observe(stores.spool)
                 seals = None if self.keys is None else self.keys.of_proxy(self.name, settings.folder)
                 make_link = mqtt_link(address, silence_seconds=settings.broker_silence / 1e6, seals=seals)

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.simulation.cluster_oracles import SECOND_US, Result
-from tests.simulation.deployed_answers import DEFINITIONS, NEVER_US, answered, expected
+from tests.simulation.deployed_answers import DEFINITIONS, NEVER_US, answered, expected, given_out_until
 from tests.simulation.schedules import COMPLETENESS_SQL, MORE_SQL, SAMPLES_SQL
 
 MEANS, FASTEST, EVERY = MORE_SQL[1], MORE_SQL[2], MORE_SQL[4]
@@ -80,3 +80,18 @@ def test_an_open_answer_is_valid_until_it_is_closed():
         Result(4, 9, None, "{}"),
     ]
     assert list(answered(results)) == [(5, 9, "{}"), (6, 7, "[]"), (9, NEVER_US, "{}")]
+
+
+@pytest.mark.parametrize(
+    ("watermark_us", "handover", "until_us"),
+    [
+        (30, None, 30),
+        (30, (24, 30), 30),  # it was over
+        (29, (24, 30), 16),  # what ends at the handover waits, too
+        (29, (25, 30), 24),
+        (12, (40, 50), 12),
+    ],
+)
+def test_a_query_that_is_dropped_while_it_hands_over_takes_along_what_waits(watermark_us, handover, until_us):
+    rows = [(start, start + 8, "{}") for start in (0, 8, 16, 24)]
+    assert given_out_until(rows, watermark_us, handover) == until_us

@@ -107,9 +107,9 @@ def python(*arguments, **environment):
 
 
 def test_proxies_pack_batches_as_soon_as_a_cluster_has_acknowledged_one(tmp_path):
-    """One that stands in, and a real one: before, batches are of columns (0x99), and then all are packed (0x9a)."""
+    """One that stands in, and a real one: before, batches are of columns (0x9b), and then all are packed (0x9c)."""
     done = python("-c", PACKED, str(tmp_path))
-    assert done.stdout.splitlines() == ["[153, 154] True"] * 2, done.stderr
+    assert done.stdout.splitlines() == ["[155, 156] True"] * 2, done.stderr
 
 
 def test_a_schedule_runs_alike_in_two_processes():

@@ -49,6 +49,7 @@ class Reader:
             # A reader types in the repository; here, its examples are linked to from elsewhere.
             "FJORD_RELATION_FOLDERS": str(ROOT / "examples"),
             "FJORD_API": self.parts.api_address,
+            "FJORD_TAIL_FORMAT": "table",  # as on a terminal
             "FJORD_API_PORT": self.parts.api_address.rpartition(":")[2],
         }
 

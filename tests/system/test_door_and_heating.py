@@ -224,7 +224,7 @@ def subscribed(cluster: RunningCluster) -> Iterator[dict[str, list[dict[str, Any
 def start(cluster: RunningCluster, traces: tuple[Path, Path], *more: str) -> list[Child]:
     """Start the motes of a trace of each stream."""
     columns = (("climates", "room", "climate"), ("heatings", "heater", "heaters"))
-    options = ("--speed", SPEED, "--hold", "60s", "--exit-at-end", *more)
+    options = ("--resample", "--speed", SPEED, "--hold", "60s", "--exit-at-end", *more)
     return [
         cluster.parts.start_motes(
             proxy, "--trace", str(path), "--sensor-column", column, "--stream", stream, *options,

@@ -22,7 +22,7 @@ import pytest
 
 from cluster.service.publishing import supervised_publisher
 from cluster.service.publishing.progress import ProgressOfAll
-from cluster.service.publishing.publication import Publication, published_of
+from cluster.service.publishing.publication import ROWS_BETWEEN_NOTES, Publication, published_of
 from cluster.service.publishing.publisher_channel import Orders, Report, from_line, to_line
 from cluster.service.publishing.supervised_publisher import MODULE, TROUBLE
 from cluster.service.publishing.supervised_publishers import SupervisedPublishers
@@ -30,6 +30,7 @@ from cluster.storage.results_table import ResultsTable
 from cluster.storage.synced_files import Troubles
 from protocols.mqtt.link import BrokerAddress
 from protocols.wire import topics
+from proxy.broker import mosquitto
 from proxy.broker.choice import BrokerSettings
 from proxy.broker.mosquitto import find_mosquitto
 from proxy.broker.running import broker_by_settings
@@ -309,3 +310,42 @@ async def test_new_publishers_wait_for_one_that_still_runs(tmp_path: Path, broke
             first.cancel()
             await until(lambda: two.connected, "they are not started")
     assert published_of(tmp_path).publishers == 2
+
+
+@pytest.fixture
+def long_queue(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the broker keep all rows for a subscriber that is slower than the publisher."""
+    monkeypatch.setattr(mosquitto, "_QUEUED_MESSAGES_PER_CLIENT", 10**6)
+    monkeypatch.setattr(mosquitto, "_QUEUED_BYTES_PER_CLIENT", 10**9)
+
+
+@pytest.mark.usefixtures("long_queue")
+async def test_a_query_with_very_many_rows_keeps_no_other_waiting(tmp_path: Path, broker: BrokerAddress) -> None:
+    #  commits   [ heavy ............ a ][ a ][ a ]     the publisher is killed while heavy is behind
+    many, few = 200_000, 5
+    cluster, subscriber = Cluster(tmp_path, broker), Subscriber(broker)
+
+    def commit(number: int, **counts: int) -> None:
+        names = [name for name, count in counts.items() for _ in range(count)]
+        cluster.table.append(
+            pl.DataFrame({"query": names}).with_columns(
+                start_us=pl.int_range(pl.len()), end_us=pl.int_range(pl.len()) + 1, kind=pl.lit("row"), row=pl.lit("{}")
+            ),
+            number,
+        )
+
+    async with running(subscriber.run, cluster.publisher.run):
+        await until(subscriber.subscribed.is_set, "it is not subscribed")
+        await asyncio.to_thread(commit, 0, heavy=many, a=few)
+        for number in range(1, few):
+            commit(number, a=few)
+        (progress,) = cluster.publisher.progress.each
+        await until(lambda: progress.last.front == few, "the front waits")
+        assert progress.last.behind == {"heavy": 0}
+        await until(lambda: subscriber.has(Counter(a=few * few)), "rows are missing")
+        assert not subscriber.has(Counter(heavy=many)), "others come before the last of its rows"
+        cluster.process().send_signal(signal.SIGKILL)
+        await until(lambda: subscriber.has(Counter(heavy=many)), "rows are missing")
+        await until(lambda: cluster.publisher.unpublished_commits == 0, "the position is behind")
+    assert Publication(tmp_path).now.version == few
+    assert subscriber.count <= many + 2 * ROWS_BETWEEN_NOTES, "few come again"

@@ -56,7 +56,8 @@ class Subscriber:
 
 async def test_every_average_of_a_day_and_a_second_query_midway(cluster: RunningCluster) -> None:
     proxy = cluster.parts.start_proxy("recorder")
-    cluster.parts.start_motes("recorder", "--trace", str(DAY), "--stream", "recorded", "--speed", str(SPEED))
+    trace = ("--trace", str(DAY), "--stream", "recorded", "--speed", str(SPEED))
+    cluster.parts.start_motes("recorder", *trace, "--resample")  # so that a sample is due at each of its instants
     await asyncio.to_thread(cluster.parts.wait_for_stream, "recorded", proxy)
     expected = expected_averages()
     starts_before = cluster.api.status()["fjord"]["starts"]

@@ -29,7 +29,6 @@ PAGE = ROOT / "docs" / "how-to" / "secure-a-deployment.md"
 SECONDS = 400
 OPEN = {"127.0.0.1", "::1"}
 """Addresses that only programs of this machine reach."""
-API_PORT = "8642"
 
 
 class Reader:
@@ -49,7 +48,6 @@ class Reader:
             **{name: value for name, value in os.environ.items() if not name.startswith("FJORD_")},
             "PATH": f"{programs}:{os.environ['PATH']}:{found.parent}",
             "PYTHONPATH": str(ROOT),
-            "FJORD_API_PORT": str(self.api_port),
         }
 
     def open_terminal(self, command: str) -> None:
@@ -80,11 +78,9 @@ class Reader:
     def type(self, command: str) -> list[str]:
         if command.startswith("fjord security init"):
             user = " --broker-user root" if os.geteuid() == 0 else ""
-            command = command.replace("init secure", f"init secure --broker-port {self.broker_port}{user}")
-        lines = type_in(command, self.folder, self.environment)
-        for file in self.folder.glob("secure/*/**/environment"):
-            file.write_text(file.read_text().replace(f"localhost:{API_PORT}", f"localhost:{self.api_port}"))
-        return lines
+            ports = f"--broker-port {self.broker_port} --api-port {self.api_port}"
+            command = command.replace("init secure", f"init secure {ports}{user}")
+        return type_in(command, self.folder, self.environment)
 
     def end(self) -> None:
         for process in reversed(self.terminals.values()):

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 import polars as pl
 
 from cluster.errors import PlanError
-from cluster.fjord.aggregates import partial_columns, split_aggregate, with_scaled_sums
+from cluster.fjord.aggregates import partial_columns, split_aggregate, with_present_sums
 from cluster.fjord.batch import ALWAYS, END, INTERVAL, NEVER, START, Batch
 from cluster.fjord.operator import Operator, State
 from cluster.fjord.operators.coverings import Coverings
@@ -94,7 +94,10 @@ class MergeAggregate(Operator):
         pending, watermark_us = state["pending"], state["watermark_us"]
         assert isinstance(pending, pl.DataFrame)  # noqa: S101 - written by save()
         assert isinstance(watermark_us, int)  # noqa: S101 - written by save()
-        self._pending, self._watermark_us = with_scaled_sums(pending), watermark_us
+        columns = self._pending.schema
+        saved = with_present_sums(pending, columns.names())
+        missing = [pl.lit(None, kind).alias(name) for name, kind in columns.items() if name not in saved.columns]
+        self._pending, self._watermark_us = saved.with_columns(missing).select(columns.names()), watermark_us
 
     def _reached(self) -> int:
         """Return the instant before which no more answers can come."""

@@ -13,6 +13,7 @@ from cluster.fjord.batch import END, NEVER, START, Batch
 from cluster.fjord.operator import State
 from cluster.fjord.operators.lagging_window import BEGINS, LaggingWindow
 from cluster.fjord.operators.ordered_output import table_of
+from cluster.physical.mark_columns import ORIGIN
 from cluster.physical.rules.awaited_windows import MOST_LAG_US
 
 _NUMBER, _COUNT = "fjord_number", "fjord_count"
@@ -37,6 +38,8 @@ class CountWindow(LaggingWindow):
         A window of its own for each combination of these columns.
     lag_us
         How far the answer's watermark may be behind the input's; None for no limit.
+    origins
+        Whether the answer has where tuples entered, although they were cut since.
     """
 
     def __init__(
@@ -47,10 +50,13 @@ class CountWindow(LaggingWindow):
         keys: tuple[str, ...] = (),
         *,
         lag_us: int | None = MOST_LAG_US,
+        origins: bool = False,
     ) -> None:
         if slide_rows < 1 or (rows is not None and rows < 1):
             raise PlanError(f"a window of {rows} rows that slides by {slide_rows}")
-        super().__init__(columns, keys, lag_us, kept=(_NUMBER,))
+        shown = (ORIGIN.name,) if origins else ()
+        super().__init__(columns, keys, lag_us, kept=(_NUMBER, *shown), shown=shown)
+        self._origins = origins
         self._rows = rows
         self._slide = slide_rows
         self._counts = columns.clear().select(*self._keys, pl.lit(0, pl.Int64).alias(_COUNT))
@@ -81,7 +87,7 @@ class CountWindow(LaggingWindow):
             before = int(self._counts[_COUNT].max() or 0)  # type: ignore[arg-type] # a column of integers
             numbered = rows.with_columns((number + before).alias(_NUMBER))
             self._counts = numbered.select(pl.col(_NUMBER).max().alias(_COUNT))
-        new = numbered.with_columns(pl.lit(None, pl.Int64).alias(BEGINS))
+        new = numbered.with_columns(pl.lit(None, pl.Int64).alias(name) for name in (BEGINS, ORIGIN.name))
         self._waiting = pl.concat([self._waiting, new.select(self._waiting.columns)])
 
     def _leave(self, watermark_us: int) -> pl.DataFrame:
@@ -104,7 +110,8 @@ class CountWindow(LaggingWindow):
         """Return waiting tuples, with the begin of those that have entered."""
         enters = self._multiple(pl.col(_NUMBER)).alias(_ENTERS)
         found = self._look_up(waiting.with_columns(enters), _ENTERS)
-        return found.with_columns(pl.coalesce(BEGINS, _ENTERS_AT).alias(BEGINS))
+        begun = found.with_columns(pl.coalesce(BEGINS, _ENTERS_AT).alias(BEGINS))
+        return begun.with_columns(pl.coalesce(ORIGIN.name, BEGINS).alias(ORIGIN.name)) if self._origins else begun
 
     def _look_up(self, rows: pl.DataFrame, number: str) -> pl.DataFrame:
         """Add the stamp of the tuple with a number, NULL if it has not come yet."""
@@ -122,4 +129,9 @@ class CountWindow(LaggingWindow):
         if BEGINS not in waiting.columns:  # an earlier version cut nothing, and held rows back
             waiting = self._entered(waiting.with_columns(pl.lit(None, pl.Int64).alias(BEGINS)))
             self._owed = table_of(state, "held")
+        if self._origins and ORIGIN.name not in waiting.columns:
+            # An earlier version knew only where it had cut them; where each tuple enters by itself, that is its stamp.
+            waiting = waiting.with_columns(
+                pl.when(pl.col(BEGINS).is_not_null()).then(START if self._slide == 1 else BEGINS).alias(ORIGIN.name)
+            )
         self._waiting = waiting.select(self._waiting.columns)

@@ -34,7 +34,11 @@ class Granularity(Operator):
         granule_us, watermark_us = self._granule_us, batch.watermark_us
         if ALWAYS < watermark_us < NEVER:
             watermark_us = ceiling_multiple(watermark_us, granule_us)
-        end = pl.when(pl.col(END) >= NEVER).then(pl.col(END)).otherwise(self._ceiling(pl.col(END)))
+        end = (
+            pl.when(pl.col(END) >= NEVER)
+            .then(pl.col(END))
+            .otherwise(self._ceiling(pl.col(END)).clip(upper_bound=NEVER))
+        )
         rows = batch.rows.with_columns(self._ceiling(pl.col(START)).alias(START), end.alias(END))
         return Batch(rows.filter(pl.col(START) < pl.col(END)), watermark_us)
 

@@ -50,7 +50,7 @@ class GridWindow(Operator):
             return Batch(batch.rows, watermark_us)
         starts, ends = (batch.rows[name].to_numpy() for name in (START, END))
         for_ever = ends >= NEVER
-        left = np.where(for_ever, NEVER, self._left(np.where(for_ever, starts, ends - 1)))
+        left = np.where(for_ever, NEVER, np.minimum(self._left(np.where(for_ever, starts, ends - 1)), NEVER))
         rows = batch.rows.with_columns(pl.Series(START, self._entered(starts)), pl.Series(END, left))
         return Batch(rows.filter(pl.col(START) < pl.col(END)), watermark_us)
 

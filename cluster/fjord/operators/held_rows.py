@@ -21,10 +21,11 @@ from cluster.errors import PlanError
 from cluster.fjord.batch import ALWAYS, END, INTERVAL, NEVER, START, Batch
 from cluster.fjord.operator import Operator, State
 from cluster.fjord.operators.lookup import LookupTable, Tables
-from cluster.fjord.operators.ordered_output import table_of
+from cluster.fjord.operators.ordered_output import number_of, table_of
 from cluster.fjord.scalars import POLARS_TYPES
 from cluster.language.algebra import Node, schema_of
 from cluster.language.columns import QUERY_GROUP
+from cluster.physical.mark_columns import ORIGIN
 from cluster.physical.rules.awaited_windows import MOST_LAG_US
 
 _REACHED, _STREAM = "fjord_reached", "fjord_stream"
@@ -49,6 +50,8 @@ class Held(Operator):
         The streams of which the latest beginning counts then; none if the earliest of `streams` does.
     groups
         The query groups, each of which gets all rows; None for rows without groups.
+    origins
+        Whether rows have where their version, or the query, began.
     """
 
     def __init__(
@@ -61,6 +64,7 @@ class Held(Operator):
         waits_us: int = 0,
         against: frozenset[str] = frozenset(),
         groups: tuple[int, ...] | None = None,
+        origins: bool = False,
     ) -> None:
         self._table = table
         self._streams = streams
@@ -72,8 +76,12 @@ class Held(Operator):
             None if groups is None else pl.DataFrame({QUERY_GROUP.name: groups}, {QUERY_GROUP.name: pl.Int64})
         )
         marks = {} if groups is None else {QUERY_GROUP.name: pl.Int64()}
-        self._nothing = pl.DataFrame(schema={**INTERVAL, **columns, **marks})
+        origin = {ORIGIN.name: pl.Int64()} if origins else {}
+        self._nothing = pl.DataFrame(schema={**INTERVAL, **columns, **marks, **origin})
         self._reached_us = None if begins_us is None else begins_us + waits_us
+        self._origins = origins
+        self._version_us: int | None = None
+        """From where on the rows hold that were answered last; None for where nothing has been answered yet."""
         self._begun_us: dict[str, int] = {}
 
     def begin(self, begun_us: Mapping[str, int]) -> bool:
@@ -110,10 +118,16 @@ class Held(Operator):
         if reached_us is None or until_us <= reached_us:
             return Batch(self._nothing, watermark_us)
         assert self._tables is not None  # noqa: S101 - it is run
-        pieces = self._tables.pieces(self._table, None, self._streams, reached_us, until_us - 1)
+        # Whether another version begins at the very instant shows only from the one before.
+        first_us = reached_us - 1 if self._origins else reached_us
+        pieces = self._tables.pieces(self._table, None, self._streams, first_us, until_us - 1)
         begins = [max(since, reached_us) for since, _ in pieces]
         answers = [self._nothing]
-        for (_, found), since, until in zip(pieces, begins, [*begins[1:], until_us], strict=True):
+        for (holds_us, found), since, until in zip(pieces, begins, [*begins[1:], until_us], strict=True):
+            if since == until:
+                continue
+            if holds_us > first_us or self._version_us is None:
+                self._version_us = since
             if isinstance(found, PlanError):
                 self.warning = found
                 continue
@@ -124,12 +138,15 @@ class Held(Operator):
 
     def _rows(self, table: LookupTable, since_us: int, until_us: int) -> pl.DataFrame:
         interval = [pl.lit(since_us, pl.Int64).alias(START), pl.lit(until_us, pl.Int64).alias(END)]
+        interval += [pl.lit(self._version_us, pl.Int64).alias(ORIGIN.name)] if self._origins else []
         rows = table.rows if self._groups is None else table.rows.join(self._groups, how="cross")
         return rows.with_columns(interval).select(self._nothing.columns)
 
     def save(self) -> State:
         """Return the instant, in a table: rows may hold although none is kept."""
         reached = pl.DataFrame({_REACHED: [self._reached_us]}, {_REACHED: pl.Int64})
+        if self._origins and self._version_us is not None:
+            return {"reached": reached, "version": self._version_us}
         if self._reached_us is not None or not self._begun_us:
             return {"reached": reached}
         begun = {_STREAM: list(self._begun_us), _REACHED: list(self._begun_us.values())}
@@ -138,4 +155,5 @@ class Held(Operator):
     def restore(self, state: State) -> None:
         """Restore it."""
         self._reached_us = table_of(state, "reached").item(0, _REACHED)
+        self._version_us = number_of(state, "version") if "version" in state else self._reached_us
         self._begun_us = dict(table_of(state, "begun").iter_rows()) if "begun" in state else {}

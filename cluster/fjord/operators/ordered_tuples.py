@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -88,8 +89,16 @@ class OrderedTuples:
 
     def since(self, places: Places, range_us: int) -> Places:
         """Return, for each of some tuples, the first tuple of its key that is at most so much older."""
+        return self._first(places, range_us, "left")
+
+    def until(self, places: Places, older_us: int) -> Places:
+        """Return, for each of some tuples, the place behind the last of its key that is at least so much older."""
+        return self._first(places, older_us, "right") if older_us else self.peers_end[places]
+
+    def _first(self, places: Places, older_us: int, side: Literal["left", "right"]) -> Places:
+        """Return the first tuple of the same key that is at most so much older; on the right, that is less old."""
         known, keys, both = self._numbered
-        wanted = np.searchsorted(known, self.stamps[places] - range_us)
+        wanted = np.searchsorted(known, self.stamps[places] - older_us, side=side)
         return np.searchsorted(both, keys[places] + wanted).astype(np.int64)
 
     def folded(self, values: NDArray[np.generic], combine: np.ufunc) -> NDArray[np.generic]:

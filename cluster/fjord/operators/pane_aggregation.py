@@ -18,7 +18,7 @@ from functools import lru_cache
 import polars as pl
 
 from cluster.fjord import pane_grid
-from cluster.fjord.aggregates import SAMPLED, partial_columns, split_aggregate, with_scaled_sums
+from cluster.fjord.aggregates import SAMPLED, partial_columns, split_aggregate, with_present_sums
 from cluster.fjord.batch import ALWAYS, END, INTERVAL, NEVER, START, Batch
 from cluster.fjord.operator import Operator, State
 from cluster.fjord.operators.ordered_output import number_of, table_of
@@ -213,7 +213,8 @@ class PaneAggregate(Operator):
 
     def restore(self, state: State) -> None:
         """Restore saved partial rows, perhaps for other subscribers; drop those that no present subscriber may see."""
-        saved, columns = with_scaled_sums(table_of(state, "pending")), self._pending.schema
+        columns = self._pending.schema
+        saved = with_present_sums(table_of(state, "pending"), columns.names())
         oldest = self._windows.subscribers.group_by(QUERY_GROUP.name).agg(
             pl.col(VISIBLE_FROM.name).min().alias("fjord_oldest")
         )

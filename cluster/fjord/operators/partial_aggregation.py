@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 
 import numpy as np
 import polars as pl
@@ -10,12 +11,27 @@ import polars as pl
 from cluster.fjord.aggregates import partial_columns
 from cluster.fjord.batch import END, START, Batch
 from cluster.fjord.operator import Operator
+from cluster.fjord.real_values import all_finite
 from cluster.language.columns import AggregateCall
 
 ROWS_AT_ONCE = 128 * 1024
 """About so many rows are grouped at a time: what that takes stays in the processor's caches, and is little memory."""
 ROWS_OF_A_START = 8 * 1024
 """From so many rows on, those of one start are grouped for themselves: quicker than by starts and keys together."""
+
+
+class _Beginnings:
+    """How partial columns of calls begin: all that does not change."""
+
+    def __init__(self, calls: tuple[AggregateCall, ...]) -> None:
+        columns = partial_columns(calls)
+        self.exact = [column.begin for column in columns]
+        self.quick = [column.begin if column.quick is None else column.quick for column in columns]
+        self.checked = [column.name for column in columns if column.quick is not None]
+
+
+_beginnings = lru_cache(maxsize=64)(_Beginnings)
+"""Those of equal operators are made once: what runs next to a scan is made anew in each micro-batch."""
 
 
 class PartialAggregate(Operator):
@@ -30,15 +46,12 @@ class PartialAggregate(Operator):
     """
 
     def __init__(self, keys: tuple[str, ...], calls: tuple[AggregateCall, ...]) -> None:
-        columns = partial_columns(calls)
         self._by = [START, END, *keys]
-        self._begin = [column.begin for column in columns]
-        self._quick = [column.begin if column.quick is None else column.quick for column in columns]
-        self._checked = [column.name for column in columns if column.quick is not None]
+        self._beginnings = _beginnings(calls)
 
     def empty(self, rows: pl.DataFrame) -> pl.DataFrame:
         """Return no partial rows, with their columns, given rows to aggregate."""
-        return rows.clear().group_by(self._by).agg(self._begin)
+        return rows.clear().group_by(self._by).agg(self._beginnings.exact)
 
     def transition(self, port: int, batch: Batch) -> Batch:
         """Return the partial rows of a batch, in start order."""
@@ -47,9 +60,9 @@ class PartialAggregate(Operator):
         if not rows.height:
             return Batch(self.empty(rows), batch.watermark_us)
         by, alike = _keys_that_vary(rows, self._by)
-        partial = _grouped(rows, by, self._quick)
-        if not all(partial[name].is_finite().all() for name in self._checked):
-            partial = _grouped(rows, by, self._begin)
+        partial = _grouped(rows, by, self._beginnings.quick)
+        if not all(all_finite(partial[name]) for name in self._beginnings.checked):
+            partial = _grouped(rows, by, self._beginnings.exact)
         partial = partial.with_columns(alike).select(*self._by, pl.exclude(self._by))
         return Batch(partial.sort(START, maintain_order=True), batch.watermark_us)
 

@@ -6,7 +6,9 @@
 
 In each partition one search goes on at a time, from the first row that may begin the next match. Its outcome is certain
 once no run of it can be preferred to the best match (:mod:`cluster.fjord.row_automaton`), or when the watermark has
-passed the time of the pattern. Only rows before the watermark are read, so answers depend on neither order nor cuts.
+passed the time of the pattern. One whose rows lack what every match needs (:mod:`cluster.fjord.pattern_outlook`) takes
+no steps, and those of all together are bounded (:mod:`cluster.fjord.pattern_reserve`). Only rows before the watermark
+are read, so answers depend on neither order nor cuts.
 
 Conditions on the row alone are evaluated for all new rows at once. Those that read other rows are evaluated step by
 step, for all partitions at once.
@@ -23,9 +25,11 @@ from cluster.fjord.batch import END, INTERVAL, NEVER, START, Batch, instant_text
 from cluster.fjord.operator import State
 from cluster.fjord.operators.ordered_output import OrderedOutput, table_of
 from cluster.fjord.operators.start_ordered import StartOrdered
+from cluster.fjord.pattern_outlook import PatternOutlook
+from cluster.fjord.pattern_reserve import EAGER_STEPS, MOST_STEPS, STEPS_OF_ROW, free_steps
 from cluster.fjord.pattern_rows import Partition, PatternRows
 from cluster.fjord.pattern_values import PatternValues
-from cluster.fjord.row_automaton import MOST_RUNS, MOST_STEPS, Automaton, Bounds, Match, Search
+from cluster.fjord.row_automaton import MOST_RUNS, Automaton, Bounds, Match, Search
 from cluster.fjord.scalars import POLARS_TYPES
 from cluster.language.row_patterns import RowPattern
 
@@ -52,6 +56,7 @@ class PatternMatch(StartOrdered):
         super().__init__(columns)
         self._columns, self._keys, self._pattern = columns, keys, pattern
         self._automaton = Automaton(pattern)
+        self._outlook = PatternOutlook(pattern, self._automaton.variables)
         self._values = PatternValues(pattern)
         self._variables = [element.variable for element in pattern.elements]
         self._rows = self._no_rows()
@@ -146,7 +151,10 @@ class PatternMatch(StartOrdered):
             if search is None:
                 return
             deadline = self._deadline(partition, search.start)
-            while not search.certain:
+            complete = self._outlook.complete(partition, search.start, deadline, watermark_us)
+            while complete is not False and not search.certain and not search.exceeded:
+                if complete is None and _waits(partition, search):
+                    return
                 if search.place == partition.end and watermark_us < deadline:
                     return
                 if search.place == partition.end or partition.stamp(search.place) >= deadline:
@@ -157,12 +165,27 @@ class PatternMatch(StartOrdered):
                     (self._variables[element], (partition, begins, search.place + 1))
                     for element, begins in automaton.asked(search, fits)
                 ]
-                search.steps += sum(self._values.rows_read(each, begins, end) for each, (_, begins, end) in asked)
-                automaton.step(search, fits, (yield asked) if asked else iter(()))
-            partition.begin = self._next(partition, search)
-            partition.search = None
+                automaton.count(
+                    search, fits, sum(self._values.rows_read(each, begins, end) for each, (_, begins, end) in asked)
+                )
+                if not search.exceeded:
+                    automaton.step(search, fits, (yield asked) if asked else iter(()))
+            if complete is None and (search.exceeded or not search.free):
+                return
+            if complete and search.exceeded:
+                search.give_up()
+            self._pass(partition, search, charged=complete is True)
             if search.best is not None:
                 found.append((partition, search.best))
+
+    def _pass(self, partition: Partition, search: Search, *, charged: bool) -> None:
+        """Let the next search begin behind one that is over."""
+        following = self._next(partition, search)
+        if charged:
+            partition.reserve.take(search.steps, max(search.alone, following - search.start))
+        partition.advance(following, self._pattern.within_us)
+        partition.read = max(partition.read, search.place)
+        partition.search = None
 
     def _begin(self, partition: Partition) -> None:
         """Begin a search with the next row that can be the first of a match, if there is one."""
@@ -170,16 +193,18 @@ class PatternMatch(StartOrdered):
         place = partition.begin - partition.first
         while place < len(fits) and not fits[place] & first:
             place += 1
-        partition.begin = partition.first + place
+        partition.advance(partition.first + place, self._pattern.within_us)
         if place < len(fits):
-            partition.search = self._automaton.search(partition.begin)
+            partition.reserve.begin(partition.stamp(partition.begin), self._pattern.within_us)
+            partition.search = self._automaton.search(partition.begin, partition.reserve)
 
     def _next(self, partition: Partition, search: Search) -> int:
         """Return the number of the row with which the next match may begin."""
         if search.gave_up:
             self.warning = PlanError(
                 f"a search for a match that begins at {instant_text(partition.stamp(search.start))} was given up: it "
-                f"took more than {MOST_STEPS:,} steps, or {MOST_RUNS:,} ways to distribute rows at once",
+                f"took more than {MOST_STEPS:,} steps, or than those before it left ({STEPS_OF_ROW:,} come back with "
+                f"each row), or {MOST_RUNS:,} ways to distribute rows at once",
                 hint="let conditions in DEFINE exclude each other, or give WITHIN a shorter time",
             )
             return search.place
@@ -209,11 +234,19 @@ class PatternMatch(StartOrdered):
 
     def save(self) -> State:
         """Return the rows that are needed, and matches that wait for the watermark; searches begin anew from rows."""
-        return {**super().save(), "rows": self._rows.save(self._output.watermark_us), **self._output.save()}
+        return {**super().save(), **self._rows.save(self._output.watermark_us), **self._output.save()}
 
     def restore(self, state: State) -> None:
         """Restore them."""
         super().restore(state)
         self._output.restore(state)
         self._rows, self._open = self._no_rows(), {}
-        self._restored = self._rows.restore(table_of(state, "rows"))
+        # States of earlier versions lack reserves: theirs are full.
+        reserves = table_of(state, "reserves") if "reserves" in state else None
+        self._restored = self._rows.restore(table_of(state, "rows"), reserves)
+
+
+def _waits(partition: Partition, search: Search) -> bool:
+    """Return whether a search waits until it is known if it can find a match at all: it would read rows once more."""
+    first_read = search.place - max(partition.read, search.start)
+    return search.steps > EAGER_STEPS + free_steps(max(0, first_read))

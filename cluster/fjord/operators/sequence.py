@@ -19,7 +19,7 @@ from cluster.fjord.batch import NEVER, START, Batch
 from cluster.fjord.operator import State
 from cluster.fjord.operators.ordered_output import table_of
 from cluster.fjord.operators.ordered_tuples import Flags, OrderedTuples
-from cluster.fjord.operators.sequence_results import SequenceResults, running_columns
+from cluster.fjord.operators.sequence_results import SequenceResults, running_columns, with_present_running
 from cluster.fjord.operators.start_ordered import StartOrdered
 from cluster.fjord.ranges import Places
 from cluster.fjord.scalars import POLARS_TYPES
@@ -61,6 +61,8 @@ class Sequence(StartOrdered):
         self._reach_rows = max((call.reach_rows for call in calls), default=0)
         ages = (call.reach_us for call in calls if call.function != "lead" and call.reach_us is not None)
         self._reach_us = max(ages, default=None)  # 0: other tuples of the same stamp
+        untils = (call.until_us for call in calls if call.whole and call.until_us)
+        self._until_us = max(untils, default=None)  # of frames of all tuples that are so much older
         self._leads = [call for call in calls if call.function == "lead"]
 
     def _take(self, batch: Batch) -> Batch:
@@ -125,9 +127,13 @@ class Sequence(StartOrdered):
         opens = np.minimum.reduceat(np.where(waiting, places, order.end), order.begins) if rows.height else places
         opens = np.repeat(opens, order.counts)
         kept = places >= opens - self._reach_rows
+        since_us = np.where(opens < order.end, order.stamps[np.minimum(opens, rows.height - 1)], watermark_us)
         if self._reach_us is not None:
-            since_us = np.where(opens < order.end, order.stamps[np.minimum(opens, rows.height - 1)], watermark_us)
             kept |= order.stamps >= since_us - self._reach_us
+        if self._until_us is not None:
+            late = order.stamps > since_us - self._until_us
+            kept |= late
+            kept[:-1] |= late[1:]  # the last one before them, whose running result is that of all so far
         self._kept = rows.filter(pl.Series(kept)).select(self._kept.columns)
 
     def _forget(self, watermark_us: int) -> None:
@@ -143,4 +149,5 @@ class Sequence(StartOrdered):
     def restore(self, state: State) -> None:
         """Restore them."""
         super().restore(state)
-        self._kept = table_of(state, "kept").select(self._kept.columns)
+        columns = self._kept.columns
+        self._kept = with_present_running(table_of(state, "kept"), columns).select(columns)

@@ -1,15 +1,16 @@
 """The results of functions over tuples in order: arrays of frames in, columns out (:class:`Sequence` uses them).
 
 What a frame of all tuples so far needs is kept as a running result in the tuples themselves: that of the first one
-that is still there stands for all before it. Sums of reals are added one value after the other, scaled down so that no
-partial sum overflows; those of shorter frames anew for each frame. So no result depends on how tuples are cut into
-batches.
+that is still there stands for all before it. Sums of reals are added one value after the other, as they are and scaled
+down so that no partial sum overflows; those of shorter frames anew for each frame. So no result depends on how tuples
+are cut into batches.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -19,7 +20,7 @@ from cluster.fjord.operators.ordered_tuples import Flags, OrderedTuples, followi
 from cluster.fjord.ranges import Places, reduced
 from cluster.fjord.real_values import settled
 from cluster.fjord.scalars import POLARS_TYPES
-from cluster.fjord.scaled_reals import LARGEST, SCALE
+from cluster.fjord.scaled_reals import LARGEST, SCALE, Reals, integer_means, wrapped_sums
 from cluster.language.sequence_calls import SequenceCall
 from protocols.wire.streams import FieldType
 
@@ -47,6 +48,12 @@ def _running(number: int, call: SequenceCall, types: dict[str, type[pl.DataType]
         yield RunningColumn(f"fjord_count_{number}", pl.Int64)
     if call.function in ("sum", "avg"):
         yield RunningColumn(f"fjord_sum_{number}", pl.Float64 if _is_real(call) else pl.Int64)
+        if _is_real(call):
+            assert call.argument is not None  # noqa: S101 - only COUNT(*) has no argument
+            integers = types[call.argument] is pl.Int64
+            yield RunningColumn(
+                f"fjord_{'integer' if integers else 'plain'}_{number}", pl.Int64 if integers else pl.Float64
+            )
     if call.function in ("min", "max", "first") or (call.function == "last" and call.known):
         assert call.argument is not None  # noqa: S101 - only COUNT(*) has no argument
         yield RunningColumn(f"fjord_value_{number}", types[call.argument])
@@ -113,13 +120,14 @@ class SequenceResults:
         return self._rows[call.argument]
 
     def _frame(self, call: SequenceCall, places: Places) -> tuple[Places, Places]:
-        order = self._order
-        high = order.peers_end[places] if call.peers else places + 1
+        """Return where frames begin, and the places behind their ends; both are equal where a frame is empty."""
+        order, begin = self._order, self._order.begin[places]
+        high = order.until(places, call.until_us) if call.peers else np.maximum(places + 1 - call.until_rows, begin)
         if call.rows is not None:
-            return np.maximum(places - call.rows, order.begin[places]), high
+            return np.maximum(places - call.rows, begin), high
         if call.range_us is not None:
             return order.since(places, call.range_us), high
-        return order.begin[places], high
+        return begin, high
 
     def _total(self, number: int, call: SequenceCall, places: Places) -> pl.Series:
         counted = np.ones(len(self._rows), np.int64)
@@ -133,16 +141,24 @@ class SequenceResults:
             values = self._argument(call).fill_null(0).to_numpy()
             sums = self._summed(f"fjord_sum_{number}", call, values, low, high)
             return pl.Series(sums).zip_with(pl.Series(counts > 0), pl.Series([None], dtype=pl.Int64))
-        scaled = self._argument(call).cast(pl.Float64).fill_null(0.0).to_numpy() * SCALE
-        name = f"fjord_sum_{number}"
-        total: NDArray[np.float64] = (
-            self._folded(name, scaled, high) if call.whole else reduced(scaled, low, high, np.add).astype(np.float64)
-        )
+        argument = self._argument(call)
+        total = self._added(f"fjord_sum_{number}", call, _reals(argument) * SCALE, low, high)
+        if argument.dtype == pl.Int64:
+            exact = self._summed(f"fjord_integer_{number}", call, argument.fill_null(0).to_numpy(), low, high)
+            return pl.Series(integer_means(exact, total, counts))
+        plain = self._added(f"fjord_plain_{number}", call, _reals(argument), low, high)
         with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
-            found = total / SCALE
+            found, otherwise = plain, total / SCALE
             if call.function == "avg":
-                found = np.clip(total / counts, -LARGEST * SCALE, LARGEST * SCALE) / SCALE
-        return pl.Series(np.where(counts > 0, found, np.nan))
+                found, otherwise = plain / counts, np.clip(total / counts, -LARGEST * SCALE, LARGEST * SCALE) / SCALE
+        return pl.Series(np.where(counts > 0, np.where(np.isfinite(plain), found, otherwise), np.nan))
+
+    def _added(self, name: str, call: SequenceCall, values: Reals, low: Places, high: Places) -> Reals:
+        """Return the sums of reals over frames."""
+        with np.errstate(invalid="ignore", over="ignore"):
+            if call.whole:
+                return self._folded(name, values, low, high)
+            return _reduced(values, low, high, np.add, 0.0).astype(np.float64)
 
     def _summed(
         self, name: str, call: SequenceCall, values: NDArray[np.int64], low: Places, high: Places
@@ -155,14 +171,14 @@ class SequenceResults:
         before = np.where(order.carried, self._rows[name].fill_null(0).to_numpy(), 0)[order.begin]
         running = before + sums[1:] - sums[order.fresh]
         self.running[name] = pl.Series(name, running)
-        return running[high - 1]
+        return _last(running, low, high, 0)
 
-    def _folded(self, name: str, values: NDArray[np.float64], high: Places) -> NDArray[np.float64]:
+    def _folded(self, name: str, values: Reals, low: Places, high: Places) -> Reals:
         own, begins = values.copy(), self._order.carried_begins
         own[begins] = self._rows[name].fill_null(0.0).to_numpy()[begins]
         running = self._order.folded(own, np.add)
         self.running[name] = pl.Series(name, running)
-        return running[high - 1].astype(np.float64)
+        return _last(running, low, high, 0.0).astype(np.float64)
 
     def _extreme(self, number: int, call: SequenceCall, places: Places) -> pl.Series:
         name = f"fjord_value_{number}"
@@ -177,31 +193,31 @@ class SequenceResults:
         sample[missing] = NOWHERE
         low, high = self._frame(call, places)
         if not call.whole:
-            return _taken(values, sample[reduced(ranks, low, high, combine)])
+            return _taken(values, sample[_reduced(ranks, low, high, combine, missing)])
         own, begun = ranks[: len(self._rows)].copy(), ranks[len(self._rows) :]
         begins = self._order.carried_begins
         own[begins] = begun[begins]
         running = sample[self._order.folded(own, combine)]
         self.running[name] = _taken(values, running).alias(name)
-        return _taken(values, running[high - 1])
+        return _taken(values, _last(running, low, high, NOWHERE))
 
     def _end(self, number: int, call: SequenceCall, places: Places) -> pl.Series:
         values = self._argument(call)
         low, high = self._frame(call, places)
         if call.function == "last" and not call.known:
-            return _taken(values, high - 1)
+            return _taken(values, np.where(high > low, high - 1, NOWHERE))
         present = values.is_not_null().to_numpy() if call.known else np.ones(len(values), np.bool_)
         if not call.whole:
             if call.function == "first":
                 found = following(present)[low]
                 return _taken(values, np.where(found < high, found, NOWHERE))
-            found = preceding(present)[high - 1]
+            found = _last(preceding(present), low, high, NOWHERE)
             return _taken(values, np.where(found >= low, found, NOWHERE))
         name = f"fjord_value_{number}"
         both = pl.concat([values, self._rows[name]])
         running = self._whole_end(call, present, both)
         self.running[name] = _taken(both, running).alias(name)
-        return _taken(both, running[high - 1])
+        return _taken(both, _last(running, low, high, NOWHERE))
 
     def _whole_end(self, call: SequenceCall, present: Flags, both: pl.Series) -> Places:
         """Return, by tuple, the place of the first or last value so far; behind all places are the known results."""
@@ -216,6 +232,38 @@ class SequenceResults:
             return np.where(known != NOWHERE, known, own)
         own = preceding(present)
         return np.where(own >= order.fresh, own, known)
+
+
+def with_present_running(kept: pl.DataFrame, columns: Iterable[str]) -> pl.DataFrame:
+    """Return tuples with the running results that are kept now, given those that an earlier version may have saved."""
+    found = []
+    for name in set(columns) - set(kept.columns):
+        what, _, number = name.removeprefix("fjord_").partition("_")
+        scaled = f"fjord_sum_{number}"
+        if what in ("plain", "integer") and scaled in kept.columns:
+            found.append(
+                kept[scaled].alias(name) / SCALE if what == "plain" else wrapped_sums(kept[scaled]).alias(name)
+            )
+    return kept.with_columns(found)
+
+
+def _last(running: NDArray[np.generic], low: Places, high: Places, empty: float) -> NDArray[Any]:
+    """Return the running results of the last tuples of frames; `empty` for those without any."""
+    return np.where(high > low, running[high - 1], running.dtype.type(empty))
+
+
+def _reduced(
+    values: NDArray[np.generic], low: Places, high: Places, combine: np.ufunc, empty: float
+) -> NDArray[np.generic]:
+    """Return the result of each of some ranges; `empty` for those without any place."""
+    some = high > low
+    found = np.full(len(low), empty, values.dtype)
+    found[some] = reduced(values, low[some], high[some], combine)
+    return found
+
+
+def _reals(values: pl.Series) -> Reals:
+    return values.cast(pl.Float64).fill_null(0.0).to_numpy()
 
 
 def _taken(values: pl.Series, places: Places) -> pl.Series:

@@ -22,6 +22,7 @@ from cluster.fjord.operator import State
 from cluster.fjord.operators.ordered_output import table_of
 from cluster.fjord.operators.start_ordered import StartOrdered
 from cluster.language.window_shapes import Session
+from cluster.physical.mark_columns import ORIGIN
 from cluster.physical.rules.awaited_windows import MOST_LAG_US
 
 _SESSION, _FIRST, _LAST, _CLOSES = "fjord_session", "fjord_first", "fjord_last", "fjord_closes"
@@ -48,15 +49,23 @@ class SessionWindow(StartOrdered):
         Gap and longest session.
     lag_us
         How far the answer's watermark may be behind the input's, besides; None for no limit.
+    origins
+        Whether the answer has the stamps of tuples, although they were cut since.
     """
 
     def __init__(
-        self, columns: pl.DataFrame, keys: tuple[str, ...], session: Session, *, lag_us: int | None = MOST_LAG_US
+        self,
+        columns: pl.DataFrame,
+        keys: tuple[str, ...],
+        session: Session,
+        *,
+        lag_us: int | None = MOST_LAG_US,
+        origins: bool = False,
     ) -> None:
         if session.gap_us < 1 or session.longest_us < session.gap_us:
             raise PlanError(f"sessions with gaps of {session.gap_us} us of at most {session.longest_us} us")
         super().__init__(columns)
-        self._columns = columns.columns
+        self._columns = [*columns.columns, *([ORIGIN.name] if origins else [])]
         self._keys = list(dict.fromkeys(keys))  # a rewritten plan may name a key twice
         self._shape = session
         self._lag_us = lag_us
@@ -170,17 +179,17 @@ class SessionWindow(StartOrdered):
     def _close(self, watermark_us: int) -> pl.DataFrame:
         """Remove the sessions that have closed; return their tuples."""
         gap_us, longest_us = self._shape.gap_us, self._shape.longest_us
-        whole = pl.col(_FIRST) + longest_us
+        whole = (pl.col(_FIRST) + longest_us).clip(upper_bound=NEVER)
         # A tuple stamped exactly a gap after the last one belongs to the session.
         final = (pl.col(_LAST) + gap_us < watermark_us) | (whole <= watermark_us)
         closed = self._open.filter(final)
         if closed.height == 0:
-            return self._waiting.clear().select(self._columns)
+            return self._nothing()
         self._open = self._open.filter(~final)
         closes = closed.select(_SESSION, _CUT, pl.min_horizontal(pl.col(_LAST) + gap_us, whole).alias(_CLOSES))
         found = self._waiting.join(closes, on=_SESSION, how="left", maintain_order="left")
         self._waiting = found.filter(pl.col(_CLOSES).is_null()).select(self._waiting.columns)
-        left = found.filter(pl.col(_CLOSES).is_not_null())
+        left = found.filter(pl.col(_CLOSES).is_not_null()).with_columns(pl.col(START).alias(ORIGIN.name))
         if self._shape.early:
             left = left.with_columns(pl.max_horizontal(START, _CUT).alias(START), pl.col(_CLOSES).alias(END))
         else:
@@ -189,19 +198,23 @@ class SessionWindow(StartOrdered):
 
     def _cut(self, watermark_us: int) -> pl.DataFrame:
         """Return, up to the watermark, the tuples of open sessions that lag too far behind it."""
-        nothing = self._waiting.clear().select(self._columns)
         if self._lag_us is None or watermark_us >= NEVER or self._open.height == 0:
-            return nothing
+            return self._nothing()
         allowed = pl.max_horizontal(pl.lit(self._lag_us), (pl.col(_CUT) - pl.col(_FIRST)) // self._ages)
         lags = pl.lit(watermark_us) - pl.col(_CUT) > allowed
         marked = self._open.select(_SESSION, pl.when(lags).then(_CUT).alias(_FROM)).drop_nulls()
         if marked.height == 0:
-            return nothing
+            return self._nothing()
         pieces = self._waiting.join(marked, on=_SESSION, maintain_order="left").with_columns(
-            pl.max_horizontal(START, _FROM).alias(START), pl.lit(watermark_us, pl.Int64).alias(END)
+            pl.max_horizontal(START, _FROM).alias(START),
+            pl.lit(watermark_us, pl.Int64).alias(END),
+            pl.col(START).alias(ORIGIN.name),
         )
         self._open = self._open.with_columns(pl.when(lags).then(watermark_us).otherwise(_CUT).alias(_CUT))
         return pieces.filter(pl.col(START) < pl.col(END)).select(self._columns)
+
+    def _nothing(self) -> pl.DataFrame:
+        return self._waiting.clear().with_columns(pl.col(START).alias(ORIGIN.name)).select(self._columns)
 
     def save(self) -> State:
         """Return the tuples of open sessions, and the sessions."""

@@ -7,6 +7,7 @@ import polars as pl
 from cluster.errors import PlanError
 from cluster.fjord.batch import ALWAYS, END, NEVER, START, Batch
 from cluster.fjord.operator import Operator
+from cluster.language.window_shapes import LONGEST_WINDOW_US
 
 
 def ceiling_multiple(instant_us: int, step_us: int) -> int:
@@ -33,7 +34,7 @@ class TimeWindow(Operator):
     def __init__(self, size_us: int | None, slide_us: int = 1) -> None:
         if slide_us < 1 or (size_us is not None and size_us < 1):
             raise PlanError(f"a window of {size_us} us that slides by {slide_us} us")
-        self._size_us = size_us
+        self._size_us = None if size_us is None else min(size_us, LONGEST_WINDOW_US)
         self._slide_us = slide_us
 
     def transition(self, port: int, batch: Batch) -> Batch:
@@ -46,8 +47,8 @@ class TimeWindow(Operator):
         start = self._ceiling(stamp + 1) - 1
         end = pl.lit(NEVER)
         if self._size_us is not None:
-            lasting = pl.col(END) + self._size_us
-            end = pl.when(pl.col(END) >= NEVER).then(end).otherwise(self._ceiling(lasting) - 1)
+            lasting = (self._ceiling(pl.col(END) + self._size_us) - 1).clip(upper_bound=NEVER)
+            end = pl.when(pl.col(END) >= NEVER - self._size_us).then(end).otherwise(lasting)
         rows = batch.rows.with_columns(start.alias(START), end.alias(END)).filter(pl.col(START) < pl.col(END))
         return Batch(rows, watermark_us)
 

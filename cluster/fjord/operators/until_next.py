@@ -20,6 +20,7 @@ from cluster.fjord.batch import END, NEVER, START, Batch
 from cluster.fjord.operator import State
 from cluster.fjord.operators.ordered_output import table_of
 from cluster.fjord.operators.start_ordered import StartOrdered
+from cluster.physical.mark_columns import ORIGIN
 from cluster.physical.rules.awaited_windows import MOST_LAG_US
 
 _BEGINS, _ENDS = "fjord_begins", "fjord_ends"
@@ -46,6 +47,8 @@ class UntilNext(StartOrdered):
         Whether a row is valid as long as the tuple holds, or at its own instant only.
     lag_us
         How far the answer's watermark may be behind the input's where rows may be cut; None for no limit.
+    origins
+        Whether the answer has the stamps of tuples, although they were cut since.
 
     Raises
     ------
@@ -62,6 +65,7 @@ class UntilNext(StartOrdered):
         lasts: bool = True,  # noqa: FBT001, FBT002 - as in the plan
         *,
         lag_us: int | None = MOST_LAG_US,
+        origins: bool = False,
     ) -> None:
         if longest_us is None and (bounds is not None or not lasts):
             raise PlanError("a tuple whose end is a column holds for a bounded time")
@@ -72,6 +76,7 @@ class UntilNext(StartOrdered):
         self._bounds = bounds
         self._lasts = lasts
         self._lag_us = lag_us
+        self._origin = {ORIGIN.name: pl.col(START)} if origins else {}
         # A tuple begins at its stamp, or where it was cut.
         self._waiting = columns.clear().with_columns(pl.lit(0, pl.Int64).alias(_BEGINS))
 
@@ -101,7 +106,9 @@ class UntilNext(StartOrdered):
         filled = pl.col(_ENDS).fill_null(strategy="backward")
         ends = filled.over(self._keys) if self._keys else filled
         if self._longest_us is not None:
-            over = pl.col(START) + self._longest_us  # a next one that is known has come before the watermark
+            over = (pl.col(START) + self._longest_us).clip(
+                upper_bound=NEVER
+            )  # a next one that is known has come before the watermark
             ends = pl.min_horizontal(ends, pl.when(over <= watermark_us).then(over))
         elif watermark_us >= NEVER:
             ends = ends.fill_null(NEVER)  # no later tuple will come
@@ -111,7 +118,7 @@ class UntilNext(StartOrdered):
         begins, lasting = pl.col(_BEGINS), pl.col(_ENDS)
         bounds = dict(zip(self._bounds or (), (pl.col(START), lasting), strict=False))
         until = lasting if self._lasts else begins + 1
-        return self._shown(done.with_columns(begins.alias(START), until.alias(END), **bounds))
+        return self._shown(done.with_columns(begins.alias(START), until.alias(END), **bounds, **self._origin))
 
     def _cut(self, watermark_us: int) -> pl.DataFrame:
         """Return, up to the watermark, the tuples that lag too far behind it."""
@@ -121,6 +128,7 @@ class UntilNext(StartOrdered):
             pl.col(_BEGINS).alias(START),
             pl.lit(watermark_us, pl.Int64).alias(END),
             **dict.fromkeys(self._bounds or (), pl.lit(0, pl.Int64)),
+            **self._origin,
         )
         if pieces.height:
             begins = pl.when(lags).then(watermark_us).otherwise(_BEGINS).alias(_BEGINS)
@@ -128,7 +136,7 @@ class UntilNext(StartOrdered):
         return self._shown(pieces)
 
     def _shown(self, rows: pl.DataFrame) -> pl.DataFrame:
-        return rows.filter(pl.col(START) < pl.col(END)).select(*self._columns, *(self._bounds or ()))
+        return rows.filter(pl.col(START) < pl.col(END)).select(*self._columns, *(self._bounds or ()), *self._origin)
 
     def save(self) -> State:
         """Return the tuples whose end is not known."""

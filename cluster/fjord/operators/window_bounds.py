@@ -10,10 +10,13 @@ import numpy as np
 import polars as pl
 
 from cluster.errors import PlanError
-from cluster.fjord.batch import END, START, Batch
+from cluster.fjord.batch import END, START, Batch, instant_text
 from cluster.fjord.operator import Operator
 from cluster.fjord.window_boundaries import next_boundaries, windows_at
 from cluster.language.window_shapes import Grid
+
+MOST_PIECES = 1_000_000
+"""A row that outlasts so many windows, as one that holds for ever, is not cut into them."""
 
 
 class WindowBounds(Operator):
@@ -34,8 +37,23 @@ class WindowBounds(Operator):
         self._names = start, end
 
     def transition(self, port: int, batch: Batch) -> Batch:
-        """Cut rows at the instants at which the window moves, and add its bounds."""
+        """Cut rows at the instants at which the window moves, and add its bounds.
+
+        Raises
+        ------
+        PlanError
+            If a row outlasts too many windows.
+        """
         del port
+        lasts_us = (batch.rows[END] - batch.rows[START]).max()
+        if isinstance(lasts_us, int) and lasts_us // self._grid.step.usual_us > MOST_PIECES:
+            longest = batch.rows.filter(pl.col(END) - pl.col(START) == lasts_us)
+            since, until = (instant_text(int(longest[each][0])) for each in (START, END))
+            raise PlanError(
+                f"a row that holds from {since} {'for ever' if until is None else f'until {until}'} would have the "
+                f"bounds of more than {MOST_PIECES:,} windows",
+                hint="let rows end: VALID UNTIL NEXT ... MAX 1 HOUR, or a window of some size; or give a longer SLIDE",
+            )
         pieces = [self._with_bounds(batch.rows)]
         left = batch.rows
         while left.height:

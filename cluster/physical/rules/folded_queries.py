@@ -11,10 +11,12 @@ from cluster.language.algebra import Aggregate, Node
 from cluster.language.columns import QUERY_GROUP, VISIBLE_FROM, Scalar, identity_of
 from cluster.physical.nodes import Fragment, Host, OperatorNode, Subscriber, host_of
 from cluster.physical.operations import Sink
+from cluster.physical.reach import bounds_of
 from cluster.physical.rules.awaited_windows import MOST_LAG_US
 from cluster.physical.rules.behind_exchange import behind_exchange
 from cluster.physical.rules.marks import marked
 from cluster.physical.rules.partitioning import exchange_of
+from cluster.physical.rules.pieces import with_origins
 from cluster.physical.rules.pipelines import pipeline
 from cluster.physical.rules.query_groups import group_of
 from cluster.physical.rules.sensor_demands import sensor_demands
@@ -78,6 +80,7 @@ class FoldedQuery:
             early=query.early,
             since=query.since,
             until=query.until,
+            **bounds_of(query.node)._asdict(),
         )
 
     def fragment(self, subscribers: Sequence[Subscriber]) -> Fragment:
@@ -131,7 +134,7 @@ def nodes_of(identity: str, plan: Node, host: Host, *, lag_us: int = MOST_LAG_US
     upstream = tuple(node for each, name in exchanges.items() for node in _pipeline(plan, name, *each))
     behind = behind_exchange(identity, plan, exchanges, lag_us=lag_us)
     sink = OperatorNode(f"{identity} {Sink.state_name()}", Sink(), (behind[-1].id,))
-    return (*upstream, *behind, sink)
+    return with_origins((*upstream, *behind, sink))
 
 
 def _pipeline(plan: Node, name: str, stateless: Node, aggregate: Aggregate | None) -> Iterator[OperatorNode]:

@@ -40,6 +40,7 @@ from cluster.physical.nodes import Fragment, Host, OperatorNode, Subscriber
 from cluster.physical.operations import CountWindow, Exchange, Reorder, SharedCountWindow, SharedExtents, Sink
 from cluster.physical.operations import Extent as ExtentOperation
 from cluster.physical.operations import Filter as FilterOperation
+from cluster.physical.reach import bounds_of
 from cluster.physical.rules.awaited_windows import MOST_LAG_US
 from cluster.physical.rules.finishing import Finish, finish_of
 from cluster.physical.rules.marks import marked
@@ -136,6 +137,7 @@ class CoalescingQuery:
             early=query.early,
             since=query.since,
             until=query.until,
+            **bounds_of(query.node)._asdict(),
             extent=self.extent.coalescing,
         )
 

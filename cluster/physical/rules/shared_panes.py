@@ -36,6 +36,7 @@ from cluster.physical.operations import (
     ScanAggregates,
     Sink,
 )
+from cluster.physical.reach import bounds_of
 from cluster.physical.rules.finishing import finish_of
 from cluster.physical.rules.pipelines import pipeline
 from cluster.physical.rules.query_groups import Fingerprint, group_of
@@ -93,6 +94,7 @@ class WindowedQuery:
             early=query.early,
             since=query.since,
             until=query.until,
+            **bounds_of(query.node)._asdict(),
         )
 
     def fragment(self, subscribers: Sequence[Subscriber]) -> Fragment:

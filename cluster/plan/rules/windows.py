@@ -18,6 +18,7 @@ from cluster.language.algebra import (
     TimeWindow,
     Union,
 )
+from cluster.language.window_shapes import END_OF_TIME_US, LONGEST_WINDOW_US
 
 
 def drop_now_window(node: Node) -> Node | None:
@@ -61,10 +62,11 @@ def _without_unbounded_window(node: Node) -> Node | None:
 
 
 def merge_granularities(node: Node) -> Node | None:
-    """Γ_g(Γ_h(S)) = Γ_lcm(g,h)(S)."""
+    """Γ_g(Γ_h(S)) = Γ_lcm(g,h)(S), unless that has no multiple but 0 before the end of time."""
     if not (isinstance(node, Granularity) and isinstance(node.input, Granularity)):
         return None
-    return Granularity(node.input.input, lcm(node.granule_us, node.input.granule_us))
+    both_us = lcm(node.granule_us, node.input.granule_us)
+    return None if both_us >= END_OF_TIME_US else Granularity(node.input.input, both_us)
 
 
 def drop_finest_granularity(node: Node) -> Node | None:
@@ -83,4 +85,4 @@ def merge_windows_below_distinct(node: Node) -> Node | None:
         return None
     if outer.size_us is None or inner.size_us is None:
         return None
-    return Distinct(TimeWindow(inner.input, outer.size_us + inner.size_us - 1))
+    return Distinct(TimeWindow(inner.input, min(outer.size_us + inner.size_us - 1, LONGEST_WINDOW_US)))

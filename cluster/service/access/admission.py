@@ -33,6 +33,8 @@ class Refusal(StrEnum):
     """It has no token, or one that is not known."""
     ROLE = "role"
     """Its token does not allow it."""
+    FORM = "form"
+    """It is no HTTP, or the rest of a head that is too large is not waited for."""
     SIZE = "size"
     """Its head or its body is too large."""
     SLOW = "slow"

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import partial
@@ -30,7 +30,8 @@ from cluster.plan.relations_read import RelationSize
 from cluster.plan.rewrite import Rewritten, rewrite
 from cluster.plan.sized import sized
 from cluster.planning_budget import Budget, limited
-from cluster.service.catalog.planning_turns import Asker, Turns, room_for
+from cluster.service.catalog.planning_turns import Asker, room_for
+from cluster.service.catalog.taking_turns import TakingTurns
 from protocols.event_log import get_logger
 
 T = TypeVar("T")
@@ -135,9 +136,7 @@ class Planning:
 
     def __init__(self, seconds: float = PLANNING_SECONDS) -> None:
         self._seconds = seconds
-        self._planned = False
-        """Whether something is being planned."""
-        self._turns = Turns[asyncio.Future[None]]()
+        self._turns = TakingTurns()
         self._asked: Counter[Asker] = Counter()
         """Statements that are planned or wait, by whose they are."""
 
@@ -166,7 +165,7 @@ class Planning:
             )
         self._asked[asker] += 1
         try:
-            async with self._turn_of(asker):
+            async with self._turns.turn_of(asker):
                 budget = Budget(self._seconds)
                 try:
                     return await asyncio.to_thread(_within, budget, work)
@@ -177,33 +176,6 @@ class Planning:
             self._asked[asker] -= 1
             if not self._asked[asker]:
                 del self._asked[asker]
-
-    @asynccontextmanager
-    async def _turn_of(self, asker: Asker) -> AsyncIterator[None]:
-        if self._planned:
-            turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._turns.add(asker, turn)
-            try:
-                await turn
-            except asyncio.CancelledError:
-                self._turns.discard(asker, turn)
-                if turn.done() and not turn.cancelled():
-                    self._pass_on()
-                raise
-        self._planned = True
-        try:
-            yield
-        finally:
-            self._pass_on()
-
-    def _pass_on(self) -> None:
-        """Give the turn to what is next; one that has been cancelled meanwhile takes none."""
-        turn = self._turns.next()
-        while turn is not None and turn.cancelled():
-            turn = self._turns.next()
-        self._planned = turn is not None
-        if turn is not None:
-            turn.set_result(None)
 
     async def each(self, work: Callable[[V], T], values: Sequence[V]) -> list[T]:
         """Return the results of work for each of some queries, which takes microseconds: many are not for the loop.

@@ -7,8 +7,9 @@ from typing import Annotated, Any
 import typer
 
 from cluster.errors import ClusterError
-from cluster.language.errors import did_you_mean
 from cluster.service.client.command import DEFAULT_API, Api, AsJson, make_client, print_json, print_whole
+from cluster.service.client.faults import print_faults
+from protocols.text.closeness import did_you_mean
 from protocols.text.durations import format_duration
 
 app = typer.Typer()
@@ -100,6 +101,8 @@ def sensors(
         raise typer.BadParameter("give a condition or a whole query, not both", param_hint="--where / --sql")
     with make_client(api) as client:
         found = client.sensors(where=condition, sql=sql)
+        if not as_json:
+            print_faults(client)
     names, rows = [str(name) for name in found["columns"]], list(found["rows"])
     shown = names if sql is not None or as_json else _default_columns(names, rows)
     if columns is not None:

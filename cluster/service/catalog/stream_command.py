@@ -14,11 +14,13 @@ from cluster.service.client.command import (
     make_client,
     mismatch_texts,
     print_json,
+    print_lines,
     rejection_texts,
     trouble_texts,
     wait_text,
     wait_texts,
 )
+from cluster.service.client.faults import print_faults
 from protocols.command_line.options import byte_size_option, duration_option
 from protocols.text.byte_sizes import format_byte_size
 from protocols.text.durations import format_duration
@@ -44,13 +46,14 @@ def list_streams(*, api: Api = DEFAULT_API, as_json: AsJson = False) -> None:
     """List streams with their columns, their low watermarks, and the offers that do not fit them."""
     with make_client(api) as client:
         streams = client.streams()
+        if not as_json:
+            print_faults(client)
     if as_json:
         print_json(streams)
         return
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table("name", "columns", "up to", "queries lag", box=None)
+    if not streams:
+        typer.echo("there are no streams")
+    rows = []
     for each in streams:
         columns = ", ".join(
             f"{field['name']} {field['type']}" + (f" [{field['unit']}]" if field["unit"] else "")
@@ -58,8 +61,9 @@ def list_streams(*, api: Api = DEFAULT_API, as_json: AsJson = False) -> None:
         )
         up_to = "derived" if each["kind"] == "derived" else each.get("watermark") or "-"
         up_to = "cannot be read" if each.get("error") else up_to
-        table.add_row(each["name"], columns, up_to, lag_text(each.get("lag")))
-    Console(markup=False).print(table if streams else "there are no streams")
+        rows.append((each["name"], up_to, lag_text(each.get("lag")), columns))
+    if rows:
+        print_lines(("name", "up to", "queries lag", "columns"), rows)
     for each in streams:
         for text in _remarks(each):
             typer.echo(text)

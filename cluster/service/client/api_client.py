@@ -34,15 +34,21 @@ class ApiUnreachableError(ClusterError):
 class RefusedError(ClusterError):
     """The cluster rejected a request; holds the underlined part of the query, if there is one."""
 
-    def __init__(self, body: dict[str, Any]) -> None:
+    def __init__(self, body: dict[str, Any], status: int | None = None) -> None:
         underlined = body.get("underlined")
         message = str(body.get("message") or "the cluster rejected the request without a reason")
         others = tuple(RefusedError(each) for each in body.get("others") or () if isinstance(each, dict))
-        self.alone = f"{message}\n{underlined}" if underlined else message
-        """The message without those of others."""
-        more = [f"{each.alone}\n{each.hint}" if each.hint else each.alone for each in others]
-        super().__init__("\n".join([self.alone, *more]), hint=body.get("hint"))
+        alone = f"{message}\n{underlined}" if underlined else message
+        hint = body.get("hint")
+        self.alone = f"{alone}\nhint:  {hint}" if hint else alone
+        """The message with its hint, without those of others."""
+        if others:
+            super().__init__("\n".join([self.alone, *(each.alone for each in others)]))
+        else:
+            super().__init__(alone, hint=hint)
         self.kind = str(body.get("error", ""))
+        self.status = status
+        """The status of HTTP."""
         self.line = body.get("line")
         self.column = body.get("column")
         self.row = body.get("row")
@@ -255,7 +261,9 @@ class ApiClient:
             except ValueError:
                 body = {"message": f"the cluster answered {response.status_code} {response.reason_phrase}"}
             found = body if isinstance(body, dict) else {"message": str(body)}
-            raise RefusedError({**found, "hint": found.get("hint") or HINTS.get(response.status_code)})
+            raise RefusedError(
+                {**found, "hint": found.get("hint") or HINTS.get(response.status_code)}, response.status_code
+            )
         if response.headers.get("content-type", "").startswith("text/html"):
             raise ApiUnreachableError(
                 f"the server at {self._address} is not a cluster", hint="name the cluster's address with --api"

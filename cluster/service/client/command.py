@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from rich.console import RenderableType
 
@@ -152,6 +152,37 @@ def print_json(value: Any) -> None:
     import json
 
     typer.echo(json.dumps(value, indent=2))
+
+
+def print_lines(
+    headers: Sequence[str], rows: Iterable[Sequence[str]], *, most: Mapping[str, int] | None = None
+) -> None:
+    """Print a table with one line a row: a terminal shows as much of the last column as fits, a file gets all of it.
+
+    `most` has, by header, how many characters of a column a terminal shows.
+    """
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    is_terminal = Console().is_terminal
+    table = Table(box=None)
+    for header in headers[:-1]:
+        table.add_column(header, no_wrap=True)
+    table.add_column(headers[-1])  # the only one that is made narrower
+    for *others, last in rows:
+        limits = [(most or {}).get(header, WIDEST) if is_terminal else WIDEST for header in headers]
+        shown = (Text(shortened(each, limit)) for each, limit in zip(others, limits, strict=False))
+        table.add_row(*shown, Text(last, no_wrap=True, overflow="ellipsis"))
+    if is_terminal:
+        Console(markup=False, highlight=False).print(table)
+    else:
+        print_whole(table)
+
+
+def shortened(text: str, most: int) -> str:
+    """Return a text of no more than so many characters."""
+    return text if len(text) <= most else f"{text[: most - 1].rstrip(' :,')}…"
 
 
 def print_whole(*things: RenderableType) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import Callable
+from http import HTTPStatus
 
 import msgspec
 
@@ -35,7 +36,8 @@ async def tail(
     """Call `show` for every row of a query: once each, in order, stored ones first if `after` is given.
 
     Rows are published at least once: repeated ones are dropped by their sequence numbers, and a gap (the broker was
-    away, or dropped rows) is filled from the stored results. Rows wait while the cluster is away.
+    away, or dropped rows) is filled from the stored results. Rows wait while the cluster is away. Without a token,
+    rows are those that the broker delivers: a log line reports each gap.
 
     Raises
     ------
@@ -44,8 +46,8 @@ async def tail(
     RefusedError
         If there is no such query, and no stored rows of a dropped one.
     """
-    await asyncio.to_thread(_check_query, name, client, after)
-    follower = _Follower(name, client, after=after, count=count, show=show)
+    reads = await asyncio.to_thread(_reads_stored, name, client, after)
+    follower = _Follower(name, client if reads else None, after=after, count=count, show=show)
     link = MqttLink(
         broker,
         client_id=f"fjord-tail-{uuid.uuid4().hex[:8]}",
@@ -61,18 +63,28 @@ async def tail(
         raise error
 
 
-def _check_query(name: str, client: ApiClient, after: int | None) -> None:
-    """Check that the query exists before subscribing: no row would ever come for a wrong name."""
+def _reads_stored(name: str, client: ApiClient, after: int | None) -> bool:
+    """Return whether stored rows can be read; a wrong name is refused, as no row would ever come for it."""
     try:
         client.query(name)
-    except RefusedError:
+    except RefusedError as error:
+        if error.status == HTTPStatus.UNAUTHORIZED and after is None:
+            log.warning("only what the broker delivers is shown", reason=error.message, hint=error.hint)
+            return False
         if after is None or not client.results(name, after=after, limit=1):
             raise
+    return True
 
 
 class _Follower:
     def __init__(
-        self, name: str, client: ApiClient, *, after: int | None, count: int | None, show: Callable[[bytes], None]
+        self,
+        name: str,
+        client: ApiClient | None,
+        *,
+        after: int | None,
+        count: int | None,
+        show: Callable[[bytes], None],
     ) -> None:
         self.done = asyncio.Event()
         self._has_begun = False
@@ -87,6 +99,8 @@ class _Follower:
     async def receive(self, message: Message) -> None:
         sequence = msgspec.json.decode(message.payload, type=_Numbered).sequence
         if self._last is not None and sequence > self._last + 1:
+            if self._client is None:
+                log.warning("rows were missed", query=self._name, after=self._last, before=sequence)
             await self._catch_up()
         self._emit(sequence, message.payload)
 
@@ -102,7 +116,7 @@ class _Follower:
                 await asyncio.sleep(PAUSE_SECONDS)
 
     def _show_stored(self) -> None:
-        while self._last is not None and not self.done.is_set():
+        while self._client is not None and self._last is not None and not self.done.is_set():
             rows = self._client.results(self._name, after=self._last)
             for row in rows:
                 self._emit(row["sequence"], msgspec.json.encode(row))

@@ -15,7 +15,8 @@ from pathlib import Path
 from cluster.errors import ClusterError, StorageError
 from cluster.service.data_folder.format import decide_on, inspect, mark
 from cluster.storage.synced_files import make_folder
-from protocols.security.private_files import warn_of_open
+from protocols.presence.folder_home import settle
+from protocols.security.private_files import LINK_HINT, file_link, warn_of_open
 
 _MISREAD = re.compile(r"%[0-9A-Fa-f]{2}|\\|[\x00-\x1f\x7f]")
 
@@ -28,6 +29,14 @@ class FolderPathError(ClusterError):
             f"the data folder {str(folder)!r} has {part!r} in its path, which Delta tables read as another character",
             hint="choose another --data: without a % before two hexadecimal digits, backslashes and control characters",
         )
+        self.folder = folder
+
+
+class FolderMovedError(StorageError):
+    """A data folder that is a copy, or on another machine than before."""
+
+    def __init__(self, folder: Path, problem: str, hint: str) -> None:
+        super().__init__(problem, hint=hint)
         self.folder = folder
 
 
@@ -64,8 +73,15 @@ class DataFolder:
         os.close(self.lock)
 
 
-def open_folder(folder: Path) -> DataFolder:
+def open_folder(folder: Path, *, adopt: bool = False) -> DataFolder:
     """Open a data folder; create it if it does not exist.
+
+    Parameters
+    ----------
+    folder
+        The folder.
+    adopt
+        Whether it belongs here from now on, even if it was copied from another place.
 
     Raises
     ------
@@ -73,16 +89,32 @@ def open_folder(folder: Path) -> DataFolder:
         If its path would be read as another one.
     FolderFormatError
         If this program cannot use its format; it is not changed then.
+    FolderMovedError
+        If it was copied, or is on another machine than before; it is not changed then.
     StorageError
-        If another cluster uses it, or it cannot be made or written to.
+        If another cluster uses it, it cannot be made or written to, or a file in it is a link.
     """
     path = folder.resolve()
     check_path(path)
+    _refuse_links(path)
     decide_on(path, inspect(path))  # before anything is written: a folder that is refused stays as it is
     lock = lock_folder(path)
+    found = settle(path, lock, adopt=adopt)
+    if found is not None:
+        os.close(lock)
+        raise FolderMovedError(path, found.described(path), found.hint)
     warn_of_open(path)
     mark(path)
     return DataFolder(path, lock)
+
+
+def _refuse_links(folder: Path) -> None:
+    try:
+        link = file_link(folder)
+    except OSError as error:
+        raise StorageError(f"the data folder {folder} cannot be read: {error.strerror}") from error
+    if link is not None:
+        raise StorageError(f"in the data folder, {link} is a link to a file", hint=LINK_HINT)
 
 
 def lock_folder(folder: Path) -> int:

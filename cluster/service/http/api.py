@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi import FastAPI, Query, Response
+from fastapi.responses import PlainTextResponse
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 
 from cluster.fjord.batch import instant_text
@@ -44,7 +45,14 @@ def make_api(
     handle_errors(api)
     queries, registry, ingest, lags = parts.queries, parts.registry, parts.ingest, parts.lags
     descriptions = QueryDescriptions(
-        queries, registry, ingest, parts.sensors, parts.results, lags, parts.engine.operators
+        queries,
+        registry,
+        ingest,
+        parts.sensors,
+        parts.results,
+        lags,
+        parts.engine.operators,
+        parts.publishers.unpublished_commits_of,
     )
     api.include_router(query_routes(queries, registry, descriptions))
     api.include_router(
@@ -77,7 +85,7 @@ def make_api(
             for item in registry.quarantine.newest(limit)
         ]
 
-    @api.get("/metrics")
+    @api.get("/metrics", response_class=PlainTextResponse)
     async def show_metrics() -> Response:
         """Return metrics for Prometheus."""
         return Response(generate_latest(metrics), media_type=CONTENT_TYPE_LATEST)

@@ -42,6 +42,11 @@ class BoundedConnection(H11Protocol):
         else:
             self._head.stop()
 
+    def send_400_response(self, msg: str) -> None:
+        """Answer what is no request, and end."""
+        self.bounds.count(Refusal.FORM)
+        super().send_400_response(msg)
+
     def pause_writing(self) -> None:
         """Begin to wait for the client to read."""
         super().pause_writing()

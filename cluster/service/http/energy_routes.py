@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 from fastapi import APIRouter, Response
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from cluster.language.parameter_values import NO_VALUES, Value
 from cluster.service.billing.energy import THIS_QUERY, explain_energy
 from cluster.service.billing.energy_report import EnergyAnswer, RefusedPart
 from cluster.service.catalog.stream_offers import mismatches_of
-from cluster.service.http.stream_routes import MAX_SQL_CHARACTERS
+from cluster.service.http.stream_routes import MAX_SQL_CHARACTERS, StrictBody
 from cluster.service.http.wanted_queries import Parameters
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _EXPLAIN_ENERGY = re.compile(r"\s*EXPLAIN\s+ENERGY(?=\s)", re.IGNORECASE | re.ASCII)
 
 
-class EnergyQuestion(BaseModel):
+class EnergyQuestion(StrictBody):
     """A query whose cost in energy is to be explained."""
 
     sql: Annotated[str, Field(min_length=1, max_length=MAX_SQL_CHARACTERS)]

@@ -47,6 +47,8 @@ BODY_SECONDS: Final = 30.0
 LINGER_SECONDS: Final = 2.0
 """How long the rest of a body is thrown away after a refusal. Without that, a client that is still sending could be cut
 off before it has read the reason."""
+_AROUND: Final = len(b": \r\n")
+"""Bytes of a header besides its name and its value."""
 
 
 def guarded(app: ASGIApp, admission: Admission, *, body_seconds: float = BODY_SECONDS) -> ASGIApp:
@@ -208,4 +210,4 @@ def _head_of(scope: Scope) -> RequestHead:
 
 def _size_of(scope: Scope) -> int:
     line = len(scope["method"]) + len(scope.get("raw_path") or scope["path"]) + len(scope.get("query_string", b""))
-    return line + sum(len(name) + len(value) for name, value in scope["headers"])
+    return line + sum(len(name) + len(value) + _AROUND for name, value in scope["headers"])

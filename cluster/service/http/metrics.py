@@ -10,6 +10,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
+from cluster.fjord.overruns import OverrunKind
 from cluster.service.http.relation_metrics import relation_metrics
 from protocols.wire.catalog import ClockFault
 
@@ -53,6 +54,7 @@ class ClusterMetrics(Collector):
                 ("repeated", counters.repeated),
                 ("gap", counters.gaps),
                 ("held", counters.held),
+                ("contested", counters.contested),
                 ("put off", counters.deferred),
                 ("rejected", counters.rejected),
             ):
@@ -145,6 +147,16 @@ class ClusterMetrics(Collector):
         engine = self._parts.engine
         yield CounterMetricFamily("fjord_restarts_total", "Restarts of the engine", value=engine.restarts)
         yield CounterMetricFamily("fjord_hangs_total", "Hangs of the engine, ended by a restart", value=engine.hangs)
+        overruns = CounterMetricFamily(
+            "fjord_overruns_total",
+            "Queries stopped in a part of a micro-batch: they took too much memory or time, or workers ended over them",
+            labels=["kind"],
+        )
+        for kind in OverrunKind:
+            overruns.add_metric([kind.value], self._parts.overruns.counts[kind])
+        yield overruns
+        aside = len(self._parts.registry.aside.all())
+        yield GaugeMetricFamily("fjord_queries_set_aside", "Queries that are not run any more", value=aside)
 
     def _budgets(self) -> Iterable[Metric]:
         dropped = CounterMetricFamily(
@@ -168,6 +180,14 @@ class ClusterMetrics(Collector):
         behind = GaugeMetricFamily(
             "fjord_publisher_unpublished_commits", "Commits whose rows a publisher has not published", labels=labels
         )
+        front = GaugeMetricFamily(
+            "fjord_publisher_front_unpublished_commits",
+            "The same, but for queries that are behind the others",
+            labels=labels,
+        )
+        queries = GaugeMetricFamily(
+            "fjord_publisher_queries_behind", "Queries with very many rows that are behind the others", labels=labels
+        )
         connected = GaugeMetricFamily(
             "fjord_publisher_connected", "Whether a publisher has a connection to the broker", labels=labels
         )
@@ -176,9 +196,11 @@ class ClusterMetrics(Collector):
             name = [str(each.share.number)]
             rows.add_metric(name, each.progress.rows)
             behind.add_metric(name, each.unpublished_commits)
+            front.add_metric(name, each.unpublished_in_front)
+            queries.add_metric(name, each.progress.last.queries_behind)
             connected.add_metric(name, each.connected)
             starts.add_metric(name, each.starts)
-        yield from (rows, behind, connected, starts)
+        yield from (rows, behind, front, queries, connected, starts)
 
     def _lags(self) -> Iterable[Metric]:
         """Yield lags: all queries with state are equally far behind a stream, and so are all without."""

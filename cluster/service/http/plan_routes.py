@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 from fastapi import APIRouter, Query, Response
+from fastapi.responses import PlainTextResponse
 
 from cluster.fjord.counters import owners_of, work_of
 from cluster.fjord.operator_statistics import Rates
@@ -53,7 +54,7 @@ def plan_routes(registry: Registry, engine: Engine, queries: QueryService) -> AP
     """
     api = APIRouter()
 
-    @api.get("/v1/plan")
+    @api.get("/v1/plan", response_class=PlainTextResponse)
     async def show_plan(kind: Annotated[PlanFormat, Query(alias="format")] = PlanFormat.TEXT) -> Response:
         """Return the plan that all queries share: as text, or as a graph for Mermaid or Graphviz."""
         plan = registry.physical
@@ -67,7 +68,7 @@ def plan_routes(registry: Registry, engine: Engine, queries: QueryService) -> AP
                 text = plan_text(plan, work)
         return Response(text, media_type="text/plain; charset=utf-8")
 
-    @api.get("/v1/plan/difference")
+    @api.get("/v1/plan/difference", response_class=PlainTextResponse)
     async def show_difference(since: Annotated[int | None, Query(ge=0)] = None) -> Response:
         """Return the changes of the plan since an epoch, by default the one before."""
         plan = registry.physical

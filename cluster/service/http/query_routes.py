@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
+import msgspec
 from fastapi import APIRouter, Query, Request, Response
+from fastapi.responses import PlainTextResponse
 
 from cluster.errors import OneOfManyError
 from cluster.fjord.batch import instant_text
 from cluster.fjord.counters import shed_of
 from cluster.fjord.operator_statistics import OperatorStatistics
 from cluster.language.walks import streams_of
+from cluster.language.window_bounds import grid_of_answers
 from cluster.plan.alternatives import MOST as MOST_ALTERNATIVES
 from cluster.service.catalog.stream_offers import mismatches_of, rejected_of
 from cluster.service.catalog.stream_waits import waits_of
+from cluster.service.catalog.taking_turns import ResultReading
+from cluster.service.http.connection_bounds import caller_of
 from cluster.service.http.stream_routes import PathName
 from cluster.service.http.wanted_queries import (
     NewQueries,
@@ -28,9 +34,11 @@ from cluster.service.http.wanted_queries import (
 from cluster.service.publishing.lag import LagBy, Lags, lag_of_fragment
 from cluster.service.publishing.result_messages import stored_results
 from cluster.service.queries.query_alternatives import SHOWN
+from cluster.service.registry.query_names import UnknownQueryError
 from cluster.service.registry.registry import Registry
 from cluster.service.registry.relation_registry import WaitingQuery
 from cluster.service.registry.running_queries import RegisteredQuery
+from cluster.service.registry.set_aside import SetAsideQuery
 from cluster.storage.results_table import ResultsTable
 from protocols.wire import topics
 
@@ -40,6 +48,8 @@ if TYPE_CHECKING:
     from cluster.service.queries.query_service import QueryService
 
 
+AnyQuery = RegisteredQuery | WaitingQuery | SetAsideQuery
+"""A query that has a name, whether it runs or not."""
 TOGETHER = "/v1/queries/together"
 """Where many queries are added, all or none."""
 LOOK_SECONDS = 1.0
@@ -66,6 +76,8 @@ class QueryDescriptions:
         How far they are behind.
     operators
         What was dropped for lack of room.
+    unpublished_commits
+        Returns how many commits the publication of a query is behind; None if that is not known.
     """
 
     queries: QueryService
@@ -75,20 +87,21 @@ class QueryDescriptions:
     results: ResultsTable
     lags: Lags
     operators: OperatorStatistics
+    unpublished_commits: Callable[[str], int | None]
 
-    def of(self, query: RegisteredQuery | WaitingQuery) -> dict[str, Any]:
+    def of(self, query: AnyQuery) -> dict[str, Any]:
         """Return the description of a query."""
-        waiting = query if isinstance(query, WaitingQuery) else None
         streams = _streams_of(query)
+        sizes = self.queries.sizes.history(query) if isinstance(query, RegisteredQuery) else None
         return {
             "name": query.name,
             "sql": query.sql,
             "topic": topics.results(query.name),
             "errors": topics.query_errors(query.name),
-            "epoch": None if isinstance(query, WaitingQuery) else query.since_epoch,
+            "epoch": query.since_epoch if isinstance(query, RegisteredQuery) else None,
             "created": instant_text(query.created_us),
             "emit": self._emit(query),
-            "state": "running" if waiting is None else self.queries.waiting.state(waiting),
+            "state": self._state(query),
             "reads": sorted(query.reads),
             "mismatches": mismatches_of(self.ingest, streams),
             "waits_for": waits_of(self.ingest, streams),
@@ -99,19 +112,32 @@ class QueryDescriptions:
                 if (rejected := rejected_of(self.ingest, stream))["batches"]
             ],
             "refused_demands": self._refused_demands(query),
-            "sizes": None if isinstance(query, WaitingQuery) else self.queries.sizes.history(query),
+            "sizes": sizes,
+            "windows": self._windows(query) if sizes is None else None,
         }
 
-    def with_progress(self, query: RegisteredQuery | WaitingQuery, lags: LagBy) -> dict[str, Any]:
+    @staticmethod
+    def _windows(query: AnyQuery) -> dict[str, Any] | None:
+        """Return where the windows begin and end that the rows are of; None if there are none that do."""
+        grid = grid_of_answers(query.node) if isinstance(query, RegisteredQuery) else None
+        return None if grid is None else msgspec.to_builtins(grid)
+
+    def with_progress(self, query: AnyQuery, lags: LagBy) -> dict[str, Any]:
         """Return the description of a query, with its rows so far and its lag."""
-        runs = None if isinstance(query, WaitingQuery) else self.registry.physical.by_query.get(query.identity)
+        runs = self.registry.physical.by_query.get(query.identity) if isinstance(query, RegisteredQuery) else None
         lag = None if runs is None else lag_of_fragment(runs, lags)
         rows = self.results.last_sequence(query.name)
         shed = None if runs is None else shed_of(runs, self.operators.counters)
         kept = None
         if shed is not None:
             kept = {"dropped": shed.tuples, "accuracy": shed.accuracy, "words": shed.words}
-        return {**self.of(query), "rows": rows, "lag": None if lag is None else lag.as_json(), "kept": kept}
+        return {
+            **self.of(query),
+            "rows": rows,
+            "lag": None if lag is None else lag.as_json(),
+            "unpublished_commits": self.unpublished_commits(query.name),
+            "kept": kept,
+        }
 
     def check_known(self, name: str) -> None:
         """Check that there is a query of a name, or that there are results of one.
@@ -121,15 +147,43 @@ class QueryDescriptions:
         UnknownQueryError
             If there are neither.
         """
-        if self.queries.waiting.find(name) is None and not self.results.last_sequence(name):
-            self.registry.query(name)
+        try:
+            self.find(name)
+        except UnknownQueryError:
+            if not self.results.last_sequence(name):
+                raise
 
-    def _emit(self, query: RegisteredQuery | WaitingQuery) -> str | None:
+    def find(self, name: str) -> AnyQuery:
+        """Return the query of a name.
+
+        Raises
+        ------
+        UnknownQueryError
+            If there is none.
+        """
+        return self.queries.waiting.find(name) or self.registry.aside.find(name) or self.registry.query(name)
+
+    def all(self) -> list[AnyQuery]:
+        """Return running queries, oldest first, then those that wait, then those that are set aside."""
+        return [*self.registry.queries(), *self.queries.waiting.all(), *self.registry.aside.all()]
+
+    def _state(self, query: AnyQuery) -> str:
+        match query:
+            case RegisteredQuery():
+                return "running"
+            case WaitingQuery():
+                return self.queries.waiting.state(query)
+            case SetAsideQuery():
+                since = instant_text(query.since_us)
+                return f"set aside since {since}: {query.reason}. Drop it, and add it again in a form that takes less"
+
+    def _emit(self, query: AnyQuery) -> str | None:
         """Return whether a query's rows are published early; None if it has not begun."""
-        running = None if isinstance(query, WaitingQuery) else self.registry.physical.subscribers.get(query.identity)
+        subscribers = self.registry.physical.subscribers
+        running = subscribers.get(query.identity) if isinstance(query, RegisteredQuery) else None
         return None if running is None else "early" if running.early else "final"
 
-    def _refused_demands(self, query: RegisteredQuery | WaitingQuery) -> list[dict[str, Any]]:
+    def _refused_demands(self, query: AnyQuery) -> list[dict[str, Any]]:
         """Return why demands of a query do not reach sensors: by the cluster, if no proxy is named, or by a proxy."""
         streams = _streams_of(query)
         left_out = self.queries.demands.left_out
@@ -155,6 +209,7 @@ def query_routes(queries: QueryService, registry: Registry, descriptions: QueryD
         Describes them.
     """
     api = APIRouter()
+    reading = ResultReading()
 
     @api.post("/v1/queries", status_code=201)
     async def add_query(new: NewQuery) -> dict[str, Any]:
@@ -185,18 +240,16 @@ def query_routes(queries: QueryService, registry: Registry, descriptions: QueryD
 
     @api.get("/v1/queries")
     async def list_queries() -> list[dict[str, Any]]:
-        """List running queries, oldest first, then those that wait."""
-        found: list[RegisteredQuery | WaitingQuery] = [*registry.queries(), *queries.waiting.all()]
+        """List running queries, oldest first, then those that wait, then those that are set aside."""
         lags = descriptions.lags.now()
-        return [descriptions.with_progress(query, lags) for query in found]
+        return [descriptions.with_progress(query, lags) for query in descriptions.all()]
 
     @api.get("/v1/queries/{name}")
     async def show_query(name: PathName) -> dict[str, Any]:
         """Return one query."""
-        query = queries.waiting.find(name) or registry.query(name)
-        return descriptions.with_progress(query, descriptions.lags.now())
+        return descriptions.with_progress(descriptions.find(name), descriptions.lags.now())
 
-    @api.get("/v1/queries/{name}/plan")
+    @api.get("/v1/queries/{name}/plan", response_class=PlainTextResponse)
     async def show_running(name: PathName) -> Response:
         """Return the plan of a running query as text: what is expected of each operator, and what it does."""
         return Response(await queries.estimates.running(name), media_type="text/plain; charset=utf-8")
@@ -219,13 +272,14 @@ def query_routes(queries: QueryService, registry: Registry, descriptions: QueryD
         """End a query."""
         await queries.drop(name)
 
-    @api.post("/v1/explain")
+    @api.post("/v1/explain", response_class=PlainTextResponse)
     async def explain(new: NewQuery) -> Response:
         """Return how a query would be run, as text."""
         return Response(await queries.explain(new.sql, new.parameters), media_type="text/plain; charset=utf-8")
 
     @api.get("/v1/queries/{name}/results")
     async def read_results(
+        request: Request,
         name: PathName,
         after: Annotated[int, Query(ge=0, le=2**63 - 1)] = 0,
         limit: Annotated[int, Query(ge=1, le=10_000)] = 1000,
@@ -237,10 +291,10 @@ def query_routes(queries: QueryService, registry: Registry, descriptions: QueryD
         def read() -> bytes:
             return stored_results(ResultsTable(root, fjord, appends=False), name, after, limit)
 
-        return Response(await asyncio.to_thread(read), media_type="application/json")
+        return Response(await reading.read(caller_of(request.scope), read), media_type="application/json")
 
     return api
 
 
-def _streams_of(query: RegisteredQuery | WaitingQuery) -> frozenset[str]:
-    return query.reads if isinstance(query, WaitingQuery) else streams_of(query.node)
+def _streams_of(query: AnyQuery) -> frozenset[str]:
+    return streams_of(query.node) if isinstance(query, RegisteredQuery) else query.reads

@@ -20,7 +20,7 @@ from cluster.language.accepted_syntax import ONE_SHOT_QUESTIONS
 from cluster.language.catalog import Catalog
 from cluster.language.context import Context
 from cluster.language.dialect import FjordSQL, FjordSqlGenerator
-from cluster.language.errors import FjordSqlError, did_you_mean
+from cluster.language.errors import FjordSqlError
 from cluster.language.functions import AGGREGATES
 from cluster.language.ignored_syntax import refuse_ignored_syntax
 from cluster.language.parsing import FjordSqlParser
@@ -28,6 +28,7 @@ from cluster.language.quantities import NO_NUMBER
 from cluster.language.scope import unique_name
 from cluster.language.syntax import span_of
 from cluster.language.type_words import TYPE_WORDS, written_type
+from protocols.text.closeness import did_you_mean
 from protocols.wire.names import NAME_SHAPE, is_identifier
 
 if TYPE_CHECKING:

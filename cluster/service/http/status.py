@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from cluster.fjord.batch import instant_text
@@ -20,7 +21,12 @@ def status_of(parts: ClusterParts) -> dict[str, Any]:
     return {
         "name": parts.settings.name,
         "broker": _broker(parts),
-        "fjord": {**parts.engine.as_json(), "epoch": registry.epoch, "lost": _lost_epochs(parts)},
+        "fjord": {
+            **parts.engine.as_json(),
+            "overruns": parts.overruns.counts.total(),
+            "epoch": registry.epoch,
+            "lost": _lost_epochs(parts),
+        },
         "queries": len(registry),
         "adding": _adding(parts),
         "lag": None if lag is None else lag.as_json(),
@@ -31,6 +37,7 @@ def status_of(parts: ClusterParts) -> dict[str, Any]:
         "rows_published": parts.publishers.published_rows,
         "results": {**parts.publishers.status(), "dropped_rows": parts.results.retention.numbers.dropped_rows},
         "refused": dict(ingest.rejected),
+        "contested": dict(sum((Counter(each.admission.contested_of) for each in ingest.writers.values()), Counter())),
         "storage": _storage(parts),
         "mismatches": len(ingest.offers.mismatches),
         "sensors": {

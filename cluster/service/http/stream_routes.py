@@ -6,7 +6,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi import APIRouter
-from pydantic import AfterValidator, BaseModel, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from cluster.fjord.batch import instant_text
 from cluster.service.catalog.gone_proxies import LEAST_SECONDS, LONGEST_SECONDS, GoneAfter
@@ -34,20 +34,26 @@ PathName = Annotated[str, AfterValidator(normal)]
 """A name in an address: what looks alike is the same."""
 
 
-class Declaration(BaseModel):
+class StrictBody(BaseModel):
+    """The body of a request: a field that it does not have is refused, as one that is misspelt would be ignored."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class Declaration(StrictBody):
     """A stream to create or drop."""
 
     sql: Annotated[str, Field(min_length=1, max_length=MAX_SQL_CHARACTERS)]
 
 
-class NewBudget(BaseModel):
+class NewBudget(StrictBody):
     """The budget of a stream; null means no bound."""
 
     age_seconds: Annotated[float, Field(ge=1e-6, le=LONGEST_AGE_SECONDS)] | None = None
     bytes: Annotated[int, Field(gt=0, le=2**62)] | None = None
 
 
-class NewPatience(BaseModel):
+class NewPatience(StrictBody):
     """After how long a stream goes on without a proxy that is gone; null means never."""
 
     seconds: Annotated[float, Field(ge=LEAST_SECONDS, le=LONGEST_SECONDS)] | None = None

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 import msgspec
-from pydantic import BaseModel, BeforeValidator, Field
+from pydantic import BeforeValidator, Field
 
 from cluster.errors import OneOfManyError, PlanError
 from cluster.language.errors import FjordSqlError
@@ -15,7 +15,7 @@ from cluster.language.parameter_values import Value, is_value
 from cluster.language.parameters import MOST_VALUES, check_names, names_in
 from cluster.language.statement_texts import StatementText, statements_in
 from cluster.service.http.error_responses import RefusedStatementError, RequestError
-from cluster.service.http.stream_routes import MAX_SQL_CHARACTERS
+from cluster.service.http.stream_routes import MAX_SQL_CHARACTERS, StrictBody
 from cluster.service.registry.running_queries import RegisteredQuery
 from protocols.errors import FjordError
 from protocols.wire import topics
@@ -38,14 +38,14 @@ Parameters = Annotated[
 Name = Annotated[str | None, Field(max_length=64)]
 
 
-class Row(BaseModel):
+class Row(StrictBody):
     """One query of a template: its name, and its values."""
 
     name: Name = None
     parameters: Parameters = Field(default_factory=dict)
 
 
-class WantedPlan(BaseModel):
+class WantedPlan(StrictBody):
     """A plan with which a query is to go on."""
 
     to: int = Field(ge=1, le=2**31)
@@ -54,7 +54,7 @@ class WantedPlan(BaseModel):
     """How long after the last tuple read it takes over if nothing bounds how far back it reaches."""
 
 
-class NewQueries(BaseModel):
+class NewQueries(StrictBody):
     """Queries to start together, as one text: its statements, or a query for each row of values."""
 
     sql: Annotated[str, Field(min_length=1, max_length=MOST_CHARACTERS_TOGETHER)]
@@ -62,7 +62,7 @@ class NewQueries(BaseModel):
     rows: Annotated[list[Row] | None, Field(min_length=1)] = None
 
 
-class NewQuery(BaseModel):
+class NewQuery(StrictBody):
     """A query to start."""
 
     sql: Annotated[str, Field(min_length=1, max_length=MAX_SQL_CHARACTERS)]

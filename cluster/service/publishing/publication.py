@@ -10,14 +10,16 @@ killed publishes some rows again, and leaves out none. Files of an earlier divis
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 import msgspec
 from msgspec.structs import replace
 
 from cluster.errors import StorageError, UnwritableError
 from cluster.service.publishing.publication_lock import undisturbed
-from cluster.service.publishing.published import LostResults, Published, part_of, united
+from cluster.service.publishing.published import LostResults, Position, Published, part_of, united
 from cluster.service.publishing.shares import ALL_SHARDS, EVERYTHING, SHARDS, Share, shares_of
 from cluster.storage.synced_files import write_whole
 from protocols.event_log import get_logger
@@ -25,6 +27,9 @@ from protocols.event_log import get_logger
 log = get_logger(__name__)
 
 FILE = "publication.json"
+ROWS_BETWEEN_NOTES = 65_536
+"""After so many rows of one commit a position is noted, too: about so many come again after a kill."""
+NONE_BEHIND: Mapping[int, Position] = MappingProxyType({})
 
 
 class Publication:
@@ -53,23 +58,38 @@ class Publication:
             )
         self.now = _part(folder, whole, share)
 
-    def note(self, version: int) -> None:
-        """Note that everything up to a version has been published.
+    def note(self, front: Position, behind: Mapping[int, Position] = NONE_BEHIND) -> None:
+        """Note how far the publisher is, unless that is hardly further than what is noted.
+
+        Parameters
+        ----------
+        front, behind
+            As in :meth:`cluster.service.publishing.published.Published.reached`.
 
         Raises
         ------
         UnwritableError
             If it cannot be written.
         """
-        self._write(self.now.up_to(version))
+        if self.is_due(front, behind):
+            self._write(self.now.reached(front, behind, self.share))
 
-    def note_lost(self, version: int, *, commits: int, rows: int) -> LostResults:
-        """Note how many commits, and rows if known, are lost, and that publication goes on after a version.
+    def is_due(self, front: Position, behind: Mapping[int, Position]) -> bool:
+        """Return whether that is further than what is noted: by a commit of a shard, or many rows of one."""
+        before, after = self.now, self.now.reached(front, behind, self.share)
+        if (after.version, after.ahead) != (before.version, before.ahead):
+            return True
+        return after.row - before.row >= ROWS_BETWEEN_NOTES
+
+    def note_lost(
+        self, front: Position, behind: Mapping[int, Position] = NONE_BEHIND, *, commits: int, rows: int
+    ) -> LostResults:
+        """Note how many commits, and rows if known, are lost, and how far the publisher is behind them.
 
         Errors are those of :meth:`note`.
         """
         lost = _more_lost(self.now.lost, commits, rows)
-        self._write(replace(self.now.up_to(version), lost=lost))
+        self._write(replace(self.now.reached(front, behind, self.share), lost=lost))
         return lost
 
     def unpublished(self, version: int) -> frozenset[int]:

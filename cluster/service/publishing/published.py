@@ -5,17 +5,25 @@
     shard 1          ============================|          ahead, up to 8
     of both          ================|                      version 5, ahead {1: 8}
 
-All shards of a publisher go on together, from the least of their versions; rows of a shard that is ahead are left out.
+All shards of a publisher begin together, from the least of their versions; rows of a shard that is ahead are left out.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import NamedTuple
 
 import msgspec
 from msgspec.structs import replace
 
 from cluster.service.publishing.shares import ALL_SHARDS, Share, shares_of
+
+
+class Position(NamedTuple):
+    """Everything up to a version of the results table, and so many rows of the next one."""
+
+    version: int
+    row: int = 0
 
 
 class LostResults(msgspec.Struct, frozen=True):
@@ -47,7 +55,7 @@ class Published(msgspec.Struct, frozen=True):
     lost
         What is lost.
     row
-        How many rows of the next version have been published, too: by earlier programs, which noted that.
+        How many rows of the next version have been published, too, of the shards that are not ahead.
     ahead
         The shards that are further, and up to which version.
     publishers
@@ -68,17 +76,29 @@ class Published(msgspec.Struct, frozen=True):
         """The newest version of which anything has been published."""
         return max(self.version + (self.row > 0), *self.ahead.values(), 0)
 
-    def up_to(self, version: int) -> Published:
-        """Return it after everything up to a version, too.
+    def reached(self, front: Position, behind: Mapping[int, Position], share: Share) -> Published:
+        """Return it after a publisher has come further.
+
+        Parameters
+        ----------
+        front
+            Up to here it has published all rows of its queries, but for those of queries that are behind.
+        behind
+            Up to where it has published these, the least for each of their shards.
+        share
+            Its shards.
 
         Examples
         --------
-        >>> after = Published(5, ahead={1: 8, 2: 6}).up_to(6)
-        >>> after.version, after.ahead
-        (6, {1: 8})
+        >>> after = Published(5).reached(Position(9, 3), {7: Position(6, 40), 8: Position(9, 1)}, Share(1, 2))
+        >>> after.version, after.row, after.ahead
+        (6, 40, {1: 9, 3: 9, 5: 9, 9: 9, 11: 9, 13: 9, 15: 9})
         """
-        ahead = {shard: to for shard, to in self.ahead.items() if to > version}
-        return replace(self, version=version, row=0, ahead=ahead)
+        to = {shard: max(front, Position(self.ahead.get(shard, 0))) for shard in share.shards}
+        to = {shard: min(at, behind.get(shard, at)) for shard, at in to.items()}
+        version, row = min(to.values())
+        ahead = {shard: at.version for shard, at in sorted(to.items()) if at.version > version}
+        return replace(self, version=version, row=row, ahead=ahead)
 
     def back_to(self, version: int) -> Published:
         """Return it with nothing after a version."""

@@ -21,6 +21,8 @@ LONGEST_LINE = 64 * 1024**2
 LONGEST_REPORT = 4_096
 """A shorter line is written to a pipe whole or not at all."""
 LONGEST_TEXT = 500
+LONGEST_NAMES = 1_000
+"""Of the queries that a report names, together."""
 
 Line = TypeVar("Line")
 
@@ -116,6 +118,12 @@ class Report(msgspec.Struct, frozen=True):
         How often something failed, by kind.
     failure
         The last failure, and why the publisher ends.
+    front
+        Up to this version all results are published but those of queries that are behind; None if that is not known.
+    queries_behind
+        How many queries are behind.
+    behind
+        Up to which version each of them is published; of so many as a line has room for, the last ones first.
     """
 
     version: int
@@ -127,6 +135,14 @@ class Report(msgspec.Struct, frozen=True):
     hangs: int = 0
     failures: dict[str, int] = {}
     failure: str = ""
+    front: int | None = None
+    queries_behind: int = 0
+    behind: dict[str, int] = {}
+
+    @property
+    def newest(self) -> int:
+        """The version up to which results are published, those of queries that are behind apart."""
+        return self.version if self.front is None else self.front
 
 
 class ChannelError(ClusterError):

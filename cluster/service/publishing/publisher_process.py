@@ -12,6 +12,7 @@ import signal
 import sys
 import time
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +21,11 @@ import pyarrow as pa
 from cluster.errors import ClusterError
 from cluster.service.publishing.publication import Publication
 from cluster.service.publishing.publication_lock import lock_publication, unlock_publication
+from cluster.service.publishing.published import Position
 from cluster.service.publishing.publisher import Publisher
 from cluster.service.publishing.publisher_channel import (
     LONGEST_LINE,
+    LONGEST_NAMES,
     LONGEST_REPORT,
     LONGEST_TEXT,
     News,
@@ -117,7 +120,7 @@ class PublisherProcess:
             await asyncio.sleep(REPORT_SECONDS)
 
     def _report(self) -> None:
-        published, trouble = self._publication.now, self._link.trouble
+        published, trouble, behind = self._publication.now, self._link.trouble, self._publisher.turns.behind()
         report = Report(
             version=published.version,
             rows=self._publisher.published_rows,
@@ -128,9 +131,29 @@ class PublisherProcess:
             hangs=self._link.hangs_total,
             failures=dict(self._failures),
             failure=self._failure,
+            front=self._publisher.position.version,
+            queries_behind=len(behind),
+            behind=last_of(behind),
         )
         if report != self._reported and write_report(self._reports, report):
             self._reported = report
+
+
+def last_of(behind: Mapping[str, Position]) -> dict[str, int]:
+    """Return up to which version queries are published, the last ones first, of as many as a report has room for.
+
+    Examples
+    --------
+    >>> last_of({"a" * 900: Position(4), "b": Position(3, 5), "c" * 200: Position(6)}).values()
+    dict_values([3, 4])
+    """
+    found, room = dict[str, int](), LONGEST_NAMES
+    for name, at in sorted(behind.items(), key=lambda each: each[1]):
+        room -= len(name.encode())
+        if room < 0:
+            break
+        found[name] = at.version
+    return found
 
 
 def write_report(pipe: int, report: Report) -> bool:

@@ -1,10 +1,9 @@
-"""How far a publisher is: what is on its way, what the broker has acknowledged, and what is to be noted on disk.
+"""How far publication is, in front or of a query that is behind: what is on its way, and what the broker has.
 
 Pure.
 
     sent           [  a  ][  b  ][  c  ]     chunks in flight: few at a time, each begins where the one before ends
     acknowledged       ^                     moves with the oldest of them only
-    to be noted    ^                         the version that ends before it, whenever that is another one
 """
 
 from __future__ import annotations
@@ -12,7 +11,8 @@ from __future__ import annotations
 from collections import deque
 from typing import NamedTuple
 
-from cluster.service.publishing.result_chunks import Chunk, Position
+from cluster.service.publishing.published import Position
+from cluster.service.publishing.result_chunks import Chunk
 
 CHUNKS_IN_FLIGHT = 3
 
@@ -54,6 +54,11 @@ class PublishingPosition:
         """Whether an acknowledgement has to come before another chunk is sent."""
         return len(self._in_flight) >= CHUNKS_IN_FLIGHT
 
+    @property
+    def idle(self) -> bool:
+        """Whether nothing is on its way."""
+        return not self._in_flight
+
     def sent(self, chunk: Chunk) -> None:
         """Note that a chunk is on its way; raises ValueError unless it begins where the one before ends."""
         last = self._in_flight[-1] if self._in_flight else None
@@ -62,16 +67,12 @@ class PublishingPosition:
             raise ValueError(f"a chunk begins at {chunk.begins}, and the one before ends at {end}")
         self._in_flight.append(chunk)
 
-    def received(self, rows: int | None = None) -> int | None:
-        """Note that the broker has so many rows of the oldest chunk, None for all, and will acknowledge no more of it.
-
-        Return the version to be noted: up to it the broker has everything; None if it is noted already.
-        """
+    def received(self, rows: int | None = None) -> None:
+        """Note that the broker has so many rows of the oldest chunk, None for all, and acknowledges no more of it."""
         chunk = self._in_flight.popleft()
         count = len(chunk.frames) if rows is None else rows
-        before, self.acknowledged = self.acknowledged, chunk.after(count)
+        self.acknowledged = chunk.after(count)
         self.rows += count
-        return self.acknowledged.version if self.acknowledged.version > before.version else None
 
     def broken_off(self) -> None:
         """Note that nothing is on its way any more: what was not acknowledged is sent again."""
@@ -93,3 +94,31 @@ class PublishingPosition:
         """Go on with the first commit that is left; nothing that was on its way counts any more."""
         self.broken_off()
         self.acknowledged = Position(lost.through)
+
+
+class GoneCommits:
+    """Which commits have been found gone, so that none counts twice: the front finds them, and queries behind it do."""
+
+    def __init__(self) -> None:
+        self._found: list[range] = []
+
+    def new(self, version: int, next_version: int) -> int:
+        """Return how many of some commits have not been found gone before.
+
+        Examples
+        --------
+        >>> gone = GoneCommits()
+        >>> gone.note(7, 10)
+        >>> gone.new(5, 9), gone.new(7, 8), gone.new(9, 12)
+        (2, 0, 2)
+        """
+        found = range(version, next_version)
+        return sum(not any(each in earlier for earlier in self._found) for each in found)
+
+    def note(self, version: int, next_version: int) -> None:
+        """Note that some commits have been found gone, and are counted."""
+        self._found.append(range(version, next_version))
+
+    def forget(self, version: int) -> None:
+        """Forget those up to a version, as everything that is published comes after it."""
+        self._found = [each for each in self._found if each.stop - 1 > version]

@@ -4,22 +4,24 @@
     chunks        [    a    ][    b    ][    c    ][    d   ]      each of about so many rows
     segments       7    8  9   10         10        10   11        each part of one commit
 
-So small commits cost little more than large ones, and large ones need little memory. A publisher that has some of the
-shards only leaves out the rows of others; its positions count these, too, so that they mean the same to all publishers.
+So small commits cost little more than large ones, and large ones need little memory. Some rows are left out: those of
+other publishers, and those of queries that are behind or not. Positions count these, too, so that they mean the same to
+all.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 import pyarrow as pa
 
 from cluster.errors import StorageError
+from cluster.service.publishing.published import Position
 from cluster.service.publishing.result_messages import Extras, no_frames, result_frames
-from cluster.service.publishing.shares import ALL_SHARDS, shard_of
+from cluster.storage.committed_results import PassesOver
 from protocols.mqtt.publish_frames import PublishFrames
 
 if TYPE_CHECKING:
@@ -28,19 +30,46 @@ if TYPE_CHECKING:
 CHUNK_ROWS = 4_096
 CHUNK_BYTES = 16 * 1024**2
 """A chunk ends when it has so many rows, or so many bytes."""
+MOST_LEFT_OUT = 65_536
+"""Or once so many rows behind it are left out: it does not wait while they are read."""
 
-ReadCommit = Callable[[int, int], Iterator[pa.RecordBatch]]
+ReadCommit = Callable[[int, int, PassesOver], Iterator[pa.RecordBatch | int]]
 """As :meth:`cluster.storage.committed_results.CommittedResults.read`."""
 
-Unpublished: TypeAlias = Callable[[int], frozenset[int]]
-"""Returns the shards of which a version is to be published."""
+
+class Which(Protocol):
+    """Which rows are to be published; asked in the thread that reads, commit by commit, and in their order."""
+
+    def begin(self, version: int) -> None:
+        """Begin with a commit."""
+
+    def chosen(self, queries: pa.StringArray, first: int) -> NDArray[np.bool_] | None:
+        """Return which rows are chosen, None for all.
+
+        Parameters
+        ----------
+        queries
+            Names of their queries.
+        first
+            How many rows of the commit are before them.
+        """
+
+    def passes_over(self, first: int, names: Callable[[], Collection[str]]) -> bool:
+        """Return whether rows that begin at a place need not be read, given the names of their queries."""
 
 
-class Position(NamedTuple):
-    """Everything up to a version of the results table, and so many rows of the next one."""
+class Everything:
+    """All rows are to be published."""
 
-    version: int
-    row: int = 0
+    def begin(self, version: int) -> None:
+        """Begin with a commit."""
+
+    def chosen(self, queries: pa.StringArray, first: int) -> None:
+        """Return None."""
+
+    def passes_over(self, first: int, names: Callable[[], Collection[str]]) -> bool:  # noqa: ARG002 - as others have it
+        """Return False."""
+        return False
 
 
 class Segment(NamedTuple):
@@ -118,6 +147,7 @@ class _Waiting:
     segments: list[Segment] = field(default_factory=list)
     rows: int = 0
     bytes: int = 0
+    left_out: int = 0
 
     def add(self, segment: Segment, batch: pa.RecordBatch | None = None) -> None:
         """Add rows, or the end of a commit."""
@@ -132,11 +162,17 @@ class _Waiting:
         """Whether it is large enough."""
         return self.rows >= CHUNK_ROWS or self.bytes >= CHUNK_BYTES
 
+    @property
+    def overdue(self) -> bool:
+        """Whether it has rows that have waited long enough."""
+        return self.rows > 0 and self.left_out > MOST_LEFT_OUT
+
     def chunk(self, extras: Extras) -> Chunk:
         """Return it as a chunk, and begin the next one."""
         frames = result_frames(pa.concat_batches(self.batches), extras) if self.batches else no_frames()
         chunk = Chunk(frames, self.begins, tuple(self.segments))
-        self.begins, self.batches, self.segments, self.rows, self.bytes = chunk.after(self.rows), [], [], 0, 0
+        self.begins, self.batches, self.segments = chunk.after(self.rows), [], []
+        self.rows = self.bytes = self.left_out = 0
         return chunk
 
 
@@ -145,7 +181,7 @@ def chunks(
     position: Position,
     newest: int,
     extras: Extras,
-    unpublished: Unpublished = lambda _: ALL_SHARDS,
+    which: Which | None = None,
 ) -> Iterator[Chunk]:
     """Yield what is to be published from a position up to the newest version.
 
@@ -159,24 +195,31 @@ def chunks(
         The newest version of the table.
     extras
         Returns what else the messages of a query contain.
-    unpublished
-        Which shards are to be published; all rows of others are left out.
+    which
+        Which rows; all unless given.
 
     Raises
     ------
     StorageError
         If a commit cannot be read; what comes before it has been yielded.
     """
-    waiting, skipped = _Waiting(position), position.row
+    waiting, skipped, which = _Waiting(position), position.row, which or Everything()
     for version in range(position.version + 1, newest + 1):
-        first, shards = 0, unpublished(version)
+        first = 0
+        which.begin(version)
         try:
-            for batch in read(version, newest):
-                for segment, rows in _segments(batch, version, first, skipped, shards):
-                    if waiting.full:
-                        yield waiting.chunk(extras)
-                    waiting.add(segment, rows)
-                first += batch.num_rows
+            for batch in read(version, newest, _passes_over(which, skipped)):
+                here, taken = batch if isinstance(batch, int) else batch.num_rows, 0
+                if not isinstance(batch, int):
+                    for segment, rows in _segments(batch, version, first, skipped, which):
+                        if waiting.full:
+                            yield waiting.chunk(extras)
+                        waiting.add(segment, rows)
+                        taken += segment.rows
+                first += here
+                waiting.left_out += here - taken
+                if waiting.overdue:
+                    yield waiting.chunk(extras)
         except StorageError:
             if waiting.segments:
                 yield waiting.chunk(extras)
@@ -189,8 +232,12 @@ def chunks(
         yield waiting.chunk(extras)
 
 
+def _passes_over(which: Which, skipped: int) -> PassesOver:
+    return lambda first, rows, names: first + rows <= skipped or which.passes_over(first, names)
+
+
 def _segments(
-    batch: pa.RecordBatch, version: int, first: int, skipped: int, shards: frozenset[int]
+    batch: pa.RecordBatch, version: int, first: int, skipped: int, which: Which
 ) -> Iterator[tuple[Segment, pa.RecordBatch]]:
     """Yield what is to be published of a batch.
 
@@ -204,29 +251,21 @@ def _segments(
         How many rows of the commit are before these.
     skipped
         How many rows of the commit are left out at its beginning.
-    shards
-        Which shards are published.
+    which
+        Which of the others.
     """
     rows = batch.slice(max(0, skipped - first))
     first += batch.num_rows - rows.num_rows
-    if shards == ALL_SHARDS:
+    chosen = which.chosen(rows.column("query"), first) if rows.num_rows else None
+    if chosen is None or chosen.all():
         for part in _parts(rows):
             yield Segment(version, first, part.num_rows), part
             first += part.num_rows
         return
-    here = _places(rows, shards)
+    here = np.flatnonzero(chosen).astype(np.int64)
     for part in _parts(rows.take(pa.array(here))):
         places, here = here[: part.num_rows] + first, here[part.num_rows :]
         yield Segment(version, int(places[0]), part.num_rows, places=places), part
-
-
-def _places(rows: pa.RecordBatch, shards: frozenset[int]) -> NDArray[np.int64]:
-    """Return where the rows of some shards are."""
-    if not shards:
-        return np.empty(0, np.int64)
-    queries = rows.column("query").dictionary_encode()
-    chosen = np.array([shard_of(name) in shards for name in queries.dictionary.to_pylist()], np.bool_)
-    return np.flatnonzero(chosen[np.asarray(queries.indices)]).astype(np.int64)
 
 
 def _parts(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:

@@ -84,7 +84,11 @@ KINDS: Mapping[str, Kind] = MappingProxyType(
             topics.results, lambda rows: (b',"start":', rows.start, b',"open":true,"row":', rows.row), extras=True
         ),
         CLOSES: Kind(topics.results, lambda rows: (b',"closes":', rows.closes, b',"end":', rows.end), extras=False),
-        ERROR: Kind(topics.query_errors, lambda rows: (b',"at":', rows.start, b',"error":', rows.row), extras=False),
+        ERROR: Kind(
+            topics.query_errors,
+            lambda rows: (b',"at":', rows.start, b',"end":', rows.end, b',"error":', rows.row),
+            extras=False,
+        ),
     }
 )
 

@@ -83,6 +83,16 @@ class SupervisedPublisher:
         return max(0, self._newest() - self.progress.last.version)
 
     @property
+    def unpublished_in_front(self) -> int:
+        """How far it is behind the results table, but for queries that are behind the others."""
+        return max(0, self._newest() - self.progress.last.newest)
+
+    @property
+    def queries_behind(self) -> dict[str, int]:
+        """By query: how many commits its publication is behind; of some of those that are behind the others."""
+        return {query: max(0, self._newest() - version) for query, version in self.progress.last.behind.items()}
+
+    @property
     def running(self) -> bool:
         """Whether there is a process."""
         return self.why_not is None
@@ -107,6 +117,8 @@ class SupervisedPublisher:
             "connected": self.connected,
             "published_version": self.progress.last.version,
             "unpublished_commits": self.unpublished_commits,
+            "unpublished_commits_in_front": self.unpublished_in_front,
+            "queries_behind": self.queries_behind,
             "rows_published": self.progress.rows,
         }
 

@@ -22,7 +22,7 @@ from cluster.service.publishing.publication import divide
 from cluster.service.publishing.published import LostResults
 from cluster.service.publishing.publisher_channel import Note, Orders
 from cluster.service.publishing.publisher_supervision import NEWS_SECONDS, RestartPauses
-from cluster.service.publishing.shares import Share
+from cluster.service.publishing.shares import Share, shard_of
 from cluster.service.publishing.supervised_publisher import TROUBLE, SupervisedPublisher
 from cluster.storage.synced_files import Troubles
 
@@ -84,6 +84,14 @@ class SupervisedPublishers:
     def unpublished_commits(self) -> int:
         """How far the broker is behind the results table: what the slowest has not published."""
         return max(each.unpublished_commits for each in self.each)
+
+    def unpublished_commits_of(self, query: str) -> int | None:
+        """Return how many commits the publication of a query is behind; None if it may be behind others, or not."""
+        (its,) = (each for each in self.each if shard_of(query) in each.share.shards)
+        behind = its.queries_behind
+        if query not in behind and len(behind) < its.progress.last.queries_behind:
+            return None
+        return behind.get(query, its.unpublished_in_front)
 
     @property
     def lost(self) -> LostResults:

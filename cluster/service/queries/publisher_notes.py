@@ -55,8 +55,17 @@ def publisher_warnings(
         if hints:
             does = "does" if len(hints) == 1 else "do"
             yield f"{_listed(hints)} {does} nothing for {_named(devices)} of {stream}: {_they(devices)} by own rules"
-        uncounted = [each for each in devices if not each.expected_every_us]
-        if uncounted and any(each.completeness is not None for each in of_stream):
+        if not any(each.completeness is not None for each in of_stream):
+            continue
+        recorded = [each for each in devices if not each.driver]
+        uncounted = [each for each in devices if each.driver and not each.expected_every_us]
+        if recorded:
+            replay = "it replays" if len(recorded) == 1 else "they replay"
+            yield (
+                f"COMPLETENESS is NULL for {_named(recorded)} of {stream}: {replay} a recording as it is, without a "
+                "rate (fjord motes run --resample gives it one)"
+            )
+        if uncounted:
             yield (
                 f"COMPLETENESS is NULL for {_named(uncounted)} of {stream}: {_they(uncounted)} by own rules, and the "
                 "driver does not say how often (expected_every)"

@@ -1,13 +1,22 @@
-"""Whether queries fit beside those that run: the rows they make, the state they keep, the demands they add."""
+"""Whether queries fit beside those that run: rows they make, columns of aggregates, state they keep, their demands."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 
 from cluster.costs.partners import Sizes
 from cluster.errors import blamed
-from cluster.fjord.acceptance import RowLimitError, RowLimits, check_rows, made_by, made_per_second
+from cluster.fjord.acceptance import (
+    ColumnLimitError,
+    RowLimitError,
+    RowLimits,
+    aggregate_columns,
+    check_columns,
+    check_rows,
+    made_by,
+    made_per_second,
+)
 from cluster.fjord.state_size import StateLimitError, bytes_kept_by, check_state, state_bytes
 from cluster.ingest.service import Ingest
 from cluster.language.walks import streams_of
@@ -18,6 +27,9 @@ from cluster.service.catalog.planning import AT_ONCE, Planning
 from cluster.service.publishing.published_demands import PublishedDemands
 from cluster.service.registry.registry import Registry
 from protocols.text.byte_sizes import format_byte_size
+from protocols.wire.catalog import DeviceEntry, MoteEntry
+from protocols.wire.demands import QueryDemand
+from protocols.wire.packets import SampleValue
 
 STEADY = 0.1
 """Estimates are made anew when the rate of a stream has changed by more than this share; until then, sums hold."""
@@ -41,11 +53,13 @@ class QueryLimits:
     planning
         Where this is computed.
     rows
-        Limits on rows.
+        Limits on rows, and on columns of aggregates.
     max_state_bytes
         Queries with which the plan would keep more state than this are refused.
     sizes
         Returns the sizes of relations, by identity.
+    entries
+        Returns the entries of all sensors.
     """
 
     def __init__(
@@ -58,6 +72,7 @@ class QueryLimits:
         rows: RowLimits,
         max_state_bytes: int,
         sizes: Callable[[], Sizes],
+        entries: Callable[[], Iterable[MoteEntry]] = tuple,
     ) -> None:
         self._registry = registry
         self._ingest = ingest
@@ -66,14 +81,15 @@ class QueryLimits:
         self._rows = rows
         self._max_state_bytes = max_state_bytes
         self._sizes = sizes
+        self._entries = entries
         self._steady_rates: dict[str, float] = {}
 
     async def check(self, query: PlannedQuery) -> None:
-        """Raise unless rows, state and demands stay within their limits with a query.
+        """Raise unless rows, columns, state and demands stay within their limits with a query.
 
         Raises
         ------
-        RowLimitError, StateLimitError, DemandError, TooManyDemandsError
+        RowLimitError, ColumnLimitError, StateLimitError, DemandError, TooManyDemandsError
             If they do not.
         """
         running, rates = self._registry.physical, self.rates(streams_of(query.node))
@@ -143,17 +159,24 @@ class QueryLimits:
         or_if: Callable[[Measure, float], bool] = lambda _measure, _limit: False,
     ) -> None:
         """Raise unless a plan with a query stays within its limits; it does not have to where something holds."""
+        subscriber = after.subscribers[query.identity]
+        demanded = demanded_rates(subscriber.demands.streams, self._entries, rates)
         try:
-            check_rows(running, after, query.identity, rates, self._rows, sizes=self._sizes())
+            check_rows(running, after, query.identity, rates, self._rows, sizes=self._sizes(), demanded=demanded)
         except RowLimitError as error:
             if error.of_a_tuple or not or_if(made_per_second, self._rows.per_second):
                 raise
         try:
-            check_state(running, after, query.identity, rates, limit_bytes=self._max_state_bytes)
+            check_columns(running, after, self._rows.columns)
+        except ColumnLimitError:
+            if not or_if(_columns, self._rows.columns):
+                raise
+        try:
+            check_state(running, after, query.identity, rates, limit_bytes=self._max_state_bytes, demanded=demanded)
         except StateLimitError:
             if not or_if(state_bytes, self._max_state_bytes):
                 raise
-        self._demands.check(after.subscribers[query.identity])
+        self._demands.check(subscriber)
 
     def bounds_text(self, fragment: Fragment, rates: Mapping[str, float]) -> str:
         """Return in words what the queries of a fragment may need at most, beside what all together may.
@@ -181,6 +204,50 @@ class QueryLimits:
             if rate is not None and not _about(self._steady_rates.get(stream), rate):
                 self._steady_rates[stream] = rate
         return {stream: self._steady_rates[stream] for stream, rate in rates.items() if rate is not None}
+
+
+def demanded_rates(
+    demands: Iterable[tuple[str, Sequence[QueryDemand]]],
+    entries: Callable[[], Iterable[MoteEntry]],
+    tuples_per_second: Mapping[str, float],
+) -> dict[str, float]:
+    """Return what streams will bring for a query that lets sensors sample faster, in tuples per second.
+
+    Parameters
+    ----------
+    demands
+        Those of the query, by stream.
+    entries
+        Returns the entries of all sensors. Devices that publish by their own rules do not become faster.
+    tuples_per_second
+        What the streams bring, where that is known; only those that will bring more are returned.
+    """
+    fast = {
+        stream: sampled
+        for stream, own in demands
+        if (sampled := [each for each in own if each.period_us is not None and each.panes is None])
+    }
+    if not fast:
+        return {}
+    found = dict.fromkeys(fast, 0.0)
+    for entry in entries():
+        own = fast.get(entry.stream, ())
+        periods = [each.period_us for each in own if each.period_us is not None and _is_of(each, entry.properties)]
+        if periods and not (isinstance(entry, DeviceEntry) and entry.publishes):
+            found[entry.stream] += 1e6 / max(min(periods), entry.minimum_period_us, 1)
+    return {stream: rate for stream, rate in found.items() if rate > tuples_per_second.get(stream, 0.0)}
+
+
+def _is_of(demand: QueryDemand, properties: Mapping[str, SampleValue]) -> bool:
+    """Return whether a query needs a sensor with these properties."""
+    fields = {each.field for each in demand.sensors}
+    return all(
+        any(band.holds(properties.get(field)) for band in demand.sensors if band.field == field) for field in fields
+    )
+
+
+def _columns(plan: PhysicalPlan, _: Mapping[str, float]) -> float:
+    return aggregate_columns(plan)
 
 
 def _about(known: float | None, now: float) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import math
+import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -13,7 +14,7 @@ from typing import TypeVar
 
 from cluster.costs.adaptation import Cost
 from cluster.errors import MOST_REFUSED, ClusterError, OneOfManyError, UnwritableError, blamed
-from cluster.fjord.acceptance import RowLimits
+from cluster.fjord.acceptance import RowLimits, share_of
 from cluster.fjord.operator_statistics import OperatorStatistics
 from cluster.functions.allowed import FunctionRules
 from cluster.ingest.service import Ingest, Link
@@ -23,7 +24,7 @@ from cluster.language.parameter_values import NO_VALUES, Value
 from cluster.language.walks import streams_of
 from cluster.physical.difference import operators_changed
 from cluster.physical.lowering import begins_with_others
-from cluster.physical.nodes import SensorDemands
+from cluster.physical.nodes import Fragment, SensorDemands, Subscriber
 from cluster.physical.rules.sensor_demands import sensor_demands
 from cluster.plan.epoch import PlannedQuery
 from cluster.plan.relations_read import MEMORY_BYTES, RelationSize, large_relations, relations_of
@@ -113,6 +114,8 @@ class QueryService:
         Called before a query begins or ends.
     answered
         How far the engine has come, for migrations.
+    rows_answered
+        Returns how many rows a query has answered; called in a thread.
     put_aside
         Called when queries have been planned, or have begun or ended, with their number; see
         :class:`cluster.service.queries.long_lived.LongLived`.
@@ -142,7 +145,10 @@ class QueryService:
         before_change: Callable[[], None] = lambda: None,
         put_aside: Callable[[int], None] = lambda _: None,
         answered: AnsweredBy = lambda _host, _streams: None,
+        rows_answered: Callable[[str], int] = lambda _: 0,
     ) -> None:
+        self._rows_answered = rows_answered
+        self._row_limits = row_limits or RowLimits()
         self._name = name
         self._registry = registry
         self._ingest = ingest
@@ -177,6 +183,7 @@ class QueryService:
             rows=row_limits or RowLimits(),
             max_state_bytes=max_state_bytes,
             sizes=self._relation_sizes,
+            entries=entries,
         )
         self.estimates = QueryEstimates(
             registry, self.limits, self._operators, self._prices, self._planning, self._context
@@ -424,19 +431,62 @@ class QueryService:
             If there is none of this name.
         """
         async with self._lock:
-            if self.waiting.drop(name):
+            if self.waiting.drop(name) or self._registry.aside.drop(name):
                 log.info("query dropped", query=name)
                 return
             await self._drop(name)
 
-    async def _drop(self, name: str) -> None:
+    async def set_aside(self, fragment: str, reason: str) -> str | None:
+        """Run a query of a fragment no more, and keep its name; return that.
+
+        Of several it is the one that takes most, as far as that is known (:func:`cluster.fjord.acceptance.share_of`),
+        and of equal ones the newest.
+
+        Parameters
+        ----------
+        fragment
+            The fragment's identity; if there is none any more, nothing is done.
+        reason
+            Why, as a sentence about the query.
+
+        Raises
+        ------
+        UnwritableError
+            If the change cannot be written now.
+        """
+        async with self._lock:
+            part = self._registry.physical.by_identity.get(fragment)
+            if part is None:
+                return None
+            name = await asyncio.to_thread(self._greediest, part)
+            await self._drop(name, reason)
+            return name
+
+    def _greediest(self, part: Fragment) -> str:
+        now_us = time.time_ns() // 1000
+
+        def greed(each: Subscriber) -> tuple[float, int]:
+            seconds = max(1.0, (now_us - self._registry.query(each.query).created_us) / 1e6)
+            rows = self._rows_answered(each.query) / seconds
+            return share_of(each, rows, self._row_limits), each.visible_from
+
+        return max(part.subscribers, key=greed).query
+
+    async def _drop(self, name: str, aside: str = "") -> None:
+        """End a query; if there is a reason to set it aside, it keeps its name."""
         query, before = self._registry.query(name), self._registry.physical
         positions = self._positions(before.streams)
         drop = partial(self._registry.drop, name, positions)
+        if aside:
+            drop = partial(self._registry.set_aside, name, aside, positions)
         self._migrations.forget(name)
         self.sizes.forget(name)
         await self._change(drop, before.by_query[query.identity].streams)
-        log.info("query dropped", query=name, **operators_changed(before, self._registry.physical))
+        changed = operators_changed(before, self._registry.physical)
+        if aside:
+            log.error("query set aside", query=name, reason=aside, **changed)
+        else:
+            log.info("query dropped", query=name, **changed)
         self._put_aside(1)
 
     async def migrate(

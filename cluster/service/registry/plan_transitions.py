@@ -6,7 +6,7 @@ Pure. The registry stores what is decided here, all of it or nothing.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import msgspec
 
@@ -14,6 +14,7 @@ from cluster.language.algebra import Node
 from cluster.physical.lowering import lower, with_handover, with_query, without_queries, without_query
 from cluster.physical.nodes import PhysicalPlan
 from cluster.service.registry.running_queries import NextPlan, RegisteredQuery, RunningQueries
+from cluster.service.registry.set_aside import SetAsideQuery
 
 
 class LostEpochs(msgspec.Struct, frozen=True):
@@ -51,6 +52,8 @@ class Transition:
         The number of the last name that was made up.
     lost
         The epochs that are lost, if that changes.
+    aside
+        The query that ends, if it keeps its name.
     """
 
     after: RunningQueries
@@ -60,6 +63,7 @@ class Transition:
     changes: RegisteredQuery | None = None
     used: int | None = None
     lost: LostEpochs | None = None
+    aside: SetAsideQuery | None = None
 
 
 def adding(
@@ -86,6 +90,13 @@ def dropping(before: RunningQueries, query: RegisteredQuery, positions: Mapping[
     return Transition(
         after, lambda running: without_queries(running, query.all_planned, after.positions), goes=query.name
     )
+
+
+def setting_aside(
+    before: RunningQueries, query: RegisteredQuery, reason: str, positions: Mapping[str, int], now_us: int
+) -> Transition:
+    """Return what ends a query as :func:`dropping` does, and keeps its name and the reason."""
+    return replace(dropping(before, query, positions), aside=SetAsideQuery.of(query, reason, now_us))
 
 
 def migrating(

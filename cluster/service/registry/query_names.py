@@ -43,7 +43,7 @@ class NamesInUse:
     Parameters
     ----------
     running, waiting
-        Of the queries that run, and of those that wait.
+        Of the queries that run, and of those that wait or are set aside.
     used
         The last number of a name that was made up; 0 if there was none. Numbers never come back.
     most

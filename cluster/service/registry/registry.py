@@ -26,6 +26,7 @@ from cluster.service.registry.plan_transitions import (
     dropping,
     finishing,
     migrating,
+    setting_aside,
     skipping,
 )
 from cluster.service.registry.quarantine import Quarantine
@@ -44,6 +45,7 @@ from cluster.service.registry.running_queries import (
     reasons,
     update_query,
 )
+from cluster.service.registry.set_aside import SetAsideQueries, insert_set_aside
 from cluster.service.registry.size_registry import SizeRegistry
 from cluster.service.registry.stream_registry import StreamRegistry
 from cluster.storage.synced_files import Troubles
@@ -59,6 +61,8 @@ class Registry:
     ----------
     relations, streams, functions
         The statements that created them.
+    aside
+        Queries that are set aside.
     quarantine
         What was rejected.
 
@@ -93,6 +97,7 @@ class Registry:
         self.streams = StreamRegistry(self._database)
         self.sizes = SizeRegistry(self._database)
         self.functions = FunctionRegistry(self._database)
+        self.aside = SetAsideQueries(self._database)
         self.quarantine = Quarantine(self._database, self.troubles)
         if self.epoch == 0:
             # A first plan without queries lets the engine run once, so that it is warm when the first query comes.
@@ -317,6 +322,17 @@ class Registry:
         """
         self._change(dropping(self._queries, self.query(name), positions))
 
+    def set_aside(self, name: str, reason: str, positions: Mapping[str, int]) -> None:
+        """End a query as :meth:`drop` does, and keep its name and the reason, a sentence, until it is dropped.
+
+        Raises
+        ------
+        UnknownQueryError
+            If there is none of this name.
+        """
+        now_us = time.time_ns() // 1000
+        self._change(setting_aside(self._queries, self.query(name), reason, positions, now_us))
+
     def migrate(
         self, name: str, node: Node, handover: Handover, *, positions: Mapping[str, int], why: str = ""
     ) -> RegisteredQuery:
@@ -404,6 +420,8 @@ class Registry:
                 insert_queries(database, change.come)
                 if change.goes is not None:
                     delete_query(database, change.goes)
+                if change.aside is not None:
+                    insert_set_aside(database, change.aside)
                 if change.changes is not None:
                     update_query(database, change.changes)
                     note_reason(database, change.after.epoch, change.changes)
@@ -423,7 +441,8 @@ class Registry:
 
     def _names(self) -> NamesInUse:
         (used,) = self._plan_database.execute("SELECT value FROM meta WHERE key = 'names'").fetchone() or (0,)
-        waiting = {name for (name,) in self._plan_database.execute("SELECT name FROM waiting")}
+        names = "SELECT name FROM waiting UNION SELECT name FROM set_aside"
+        waiting = {name for (name,) in self._plan_database.execute(names)}
         return NamesInUse(self._queries.by_name, waiting, int(used), self._max_queries)
 
     def _name_for(self, wanted: str | None) -> tuple[int | None, str]:

@@ -11,6 +11,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal
 
+import msgspec
+
 from cluster.errors import StorageError, UnwritableError
 from cluster.storage.synced_files import make_folder
 
@@ -94,6 +96,13 @@ MIGRATIONS = (
     -- Of queries that have migrated, or are migrating: since when the plan answers, and the plan that follows it.
     CREATE TABLE migrations (name TEXT PRIMARY KEY, since TEXT, next TEXT, node BLOB);
     """,
+    """
+    -- Queries that took too much again and again: they are not run any more, and keep their names until dropped.
+    CREATE TABLE set_aside (
+        number INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT NOT NULL UNIQUE, sql TEXT NOT NULL,
+        created_us INTEGER NOT NULL, reads TEXT NOT NULL, since_us INTEGER NOT NULL, reason TEXT NOT NULL
+    );
+    """,
 )
 """Scripts are never changed once released. Numbers of relations and of functions never come back, nor identities."""
 
@@ -118,6 +127,16 @@ def open_registry_file(path: Path) -> RegistryFile:
     except (sqlite3.Error, OSError) as error:
         raise StorageError(f"the registry {path} cannot be opened: {error}", hint=OPENING_HINT) from error
     return database
+
+
+def names_as_text(names: frozenset[str]) -> str:
+    """Return names as a column of the file holds them; the reverse of :func:`names_in`."""
+    return msgspec.json.encode(sorted(names)).decode()
+
+
+def names_in(text: str | bytes) -> frozenset[str]:
+    """Return the names in a column of the file."""
+    return frozenset(msgspec.json.decode(text, type=list[str]))
 
 
 def _migrate(database: RegistryFile, path: Path) -> None:

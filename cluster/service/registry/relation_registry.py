@@ -8,7 +8,7 @@ import msgspec
 
 from cluster.errors import UnwritableError
 from cluster.language.columns import Schema
-from cluster.service.registry.registry_file import RegistryFile
+from cluster.service.registry.registry_file import RegistryFile, names_as_text, names_in
 from cluster.storage.synced_files import Troubles
 
 
@@ -111,7 +111,7 @@ class RelationRegistry:
         columns = "name, sql, created_us, reads, relations, functions"
         rows = self._database.execute(f"SELECT {columns} FROM waiting ORDER BY number")  # noqa: S608 - written above
         return [
-            WaitingQuery(name, sql, created_us, _names(reads), _names(relations), _names(functions))
+            WaitingQuery(name, sql, created_us, names_in(reads), names_in(relations), names_in(functions))
             for name, sql, created_us, reads, relations, functions in rows
         ]
 
@@ -119,17 +119,14 @@ class RelationRegistry:
         """Register a query that waits."""
         self._database.execute(
             "INSERT INTO waiting (name, sql, created_us, reads, relations, functions) VALUES (?, ?, ?, ?, ?, ?)",
-            (query.name, query.sql, query.created_us, *map(_text, (query.reads, query.relations, query.functions))),
+            (
+                query.name,
+                query.sql,
+                query.created_us,
+                *map(names_as_text, (query.reads, query.relations, query.functions)),
+            ),
         )
 
     def remove_waiting(self, name: str) -> None:
         """Remove a query that waits."""
         self._database.execute("DELETE FROM waiting WHERE name = ?", (name,))
-
-
-def _names(text: str) -> frozenset[str]:
-    return frozenset(msgspec.json.decode(text, type=list[str]))
-
-
-def _text(names: frozenset[str]) -> str:
-    return msgspec.json.encode(sorted(names)).decode()

@@ -13,7 +13,7 @@ from cluster.physical.nodes import Subscriber
 from cluster.plan import stored_plans
 from cluster.plan.epoch import EMPTY, Handover, Plan, PlannedQuery, decode_plan, encode_plan
 from cluster.plan.sized import quality_of
-from cluster.service.registry.registry_file import RegistryFile
+from cluster.service.registry.registry_file import RegistryFile, names_in
 
 Subscribers = tuple[Subscriber, ...]
 """Queries as subscribers of the plan."""
@@ -179,7 +179,7 @@ def read_queries(database: RegistryFile) -> RunningQueries:
     by_name = {
         name: RegisteredQuery(
             name, sql, stored_plans.read(node), since_epoch, created_us,
-            frozenset(msgspec.json.decode(reads, type=list[str])), bool(early),
+            names_in(reads), bool(early),
         )
         for name, sql, node, since_epoch, created_us, reads, early in rows
     }  # fmt: skip

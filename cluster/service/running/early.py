@@ -77,7 +77,7 @@ def begin(settings: ClusterSettings, runtime: JavaRuntime) -> Begun:
     ClusterError
         If the data folder cannot be used.
     """
-    folder = open_folder(settings.folder)
+    folder = open_folder(settings.folder, adopt=settings.adopt)
     place = forking_place(settings.master)
     java = begin_java(settings.session, folder.path / SPARK_FILES, SparkLog(folder.path / SPARK_LOG), runtime)
     atexit.register(java.end)  # also if it is never used: after a Ctrl-C while all is loaded, a faulty setting

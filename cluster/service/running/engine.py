@@ -11,8 +11,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from cluster.fjord.counters import owners_of
 from cluster.fjord.operator_statistics import OperatorStatistics
+from cluster.fjord.overruns import WorkLimits
+from cluster.physical.plan_files import PlanFiles
 from cluster.service.running.hang_watch import HangWatch
+from cluster.spark.checkpoint import newest_epochs
 from cluster.spark.class_archive import until_quiet
+from cluster.spark.overrun_notes import OverrunNotes
 from cluster.spark.session import SPARK_FILES, archive_classes, open_session
 from cluster.spark.spark_log import SPARK_LOG, SparkEndedError, SparkLog
 from protocols.event_log import get_logger
@@ -41,8 +45,19 @@ POLL_SECONDS, START_POLL_SECONDS = 0.5, 0.1
 """Between two looks at whether the engine runs; the latter until it first does."""
 ARCHIVE_SECONDS = 60.0
 """From the start until Java's classes are archived, which would slow down the start itself."""
+HEAP_PER_PART = 12
+"""Java's heap is so many times as large as what a fragment may send to the buckets in a part of a micro-batch."""
+HEAP_PER_VALUE = 32
+"""Java's heap is so many times as large as the largest value of a state: each of a few tasks has some copies of one."""
+FAILURES = 2
+"""A micro-batch that fails so often is run without the queries that have been dropped meanwhile."""
 LOG_PAUSE_SECONDS = 1.0
 """Between two looks at how large Spark's log is."""
+
+
+def notes_in(folder: Path) -> OverrunNotes:
+    """Return the notes of workers in a data folder."""
+    return OverrunNotes(folder / "workers")
 
 
 def checkpoint_of(folder: Path, registry: Registry) -> Path:
@@ -71,6 +86,8 @@ class Engine:
         Where it is counted what operators do.
     lags
         Returns how far queries are behind; called in a thread.
+    notes
+        Notes of what workers could not do; by default in the data folder.
     clock
         Seconds that only go forward.
     """
@@ -87,6 +104,7 @@ class Engine:
         java: JavaProcess | None = None,
         operators: OperatorStatistics | None = None,
         lags: Callable[[], LagBy] = dict,
+        notes: OverrunNotes | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._java = java
@@ -95,6 +113,9 @@ class Engine:
         self._watch = HangWatch(max(settings.hang_seconds, 2 * settings.trigger_seconds))
         self._settings = settings
         self._folder = folder
+        self._notes = notes or notes_in(folder)
+        self._failures = 0
+        """How often it has failed without a micro-batch that ended in between."""
         self._registry = registry
         self._results = results
         self._buckets = buckets
@@ -185,7 +206,9 @@ class Engine:
                 await asyncio.sleep(POLL_SECONDS if self._began.is_set() else START_POLL_SECONDS)
             reason = self._state.failure if running is not None and self._state is not None else reason
             self.restarts += 1
-            log.error("the engine stopped and will be started again", reason=str(hung or reason)[:2000])
+            self._failures = 1 if self._state is not None and self._state.progress else self._failures + 1
+            reason = str(hung or reason)
+            log.error("the engine stopped and will be started again", reason=reason[:2000], **hint_of(reason))
             if hung:
                 self.hangs += 1
                 if self._java is not None:  # its tasks end with the processes that they wait for
@@ -213,6 +236,7 @@ class Engine:
             self._stop_queries()
             if self._spark is not None:
                 self._spark.stop()
+            self._notes.forget_work()
 
     @contextmanager
     def _asking_java(self) -> Iterator[None]:
@@ -254,6 +278,10 @@ class Engine:
         from cluster.spark.hosting import start_engine  # noqa: PLC0415 - Spark takes a second to import
         from cluster.spark.source import SourceOptions  # noqa: PLC0415
 
+        self._notes.make()
+        crashed = self._notes.note_crashes()
+        if crashed:
+            log.warning("workers have ended while they computed", workers=crashed)
         self._running = start_engine(
             spark,
             options=SourceOptions(
@@ -267,6 +295,14 @@ class Engine:
                 max_rows=self._settings.max_rows,
                 history_rows=self._settings.history_rows,
                 functions=self._settings.functions,
+                limits=WorkLimits(
+                    str(self._notes.folder),
+                    self._settings.worker_memory_bytes,
+                    self._settings.query_seconds,
+                    self._settings.heap_bytes // HEAP_PER_VALUE,
+                    self._settings.heap_bytes // HEAP_PER_PART,
+                ),
+                gone=self._gone(),
             ),
             checkpoint=checkpoint_of(self._folder, self._registry),
             results=self._results,
@@ -279,6 +315,15 @@ class Engine:
         log.info("the engine runs", epoch=self._registry.epoch, queries=len(self._registry))
         return self._running
 
+    def _gone(self) -> tuple[str, ...]:
+        """Return what a micro-batch that has failed before leaves out: queries of its plan that have been dropped."""
+        if self._failures < FAILURES and not self._notes.has_failed_again():
+            return ()
+        present, plans = self._registry.physical.subscribers, PlanFiles(self._folder / "plans")
+        begun = filter(plans.exists, newest_epochs(checkpoint_of(self._folder, self._registry)))
+        planned = {query for epoch in begun for query in plans.read(epoch).subscribers}
+        return tuple(sorted(planned - present.keys()))
+
     def _stop_queries(self) -> None:
         if self._running is not None:
             self._running.stop()
@@ -290,3 +335,18 @@ def _is_of_lost_java(error: Exception) -> bool:
 
     # An error of Java's own is a Py4JJavaError; without an answer from Java it is another Py4JError.
     return isinstance(error, ConnectionError | Py4JError) and not isinstance(error, Py4JJavaError)
+
+
+def hint_of(reason: str) -> dict[str, str]:
+    """Return what to do about a failure of the engine, as a value of a log line, where that is known.
+
+    Examples
+    --------
+    >>> hint_of("stateful: java.lang.OutOfMemoryError: Java heap space")["hint"]
+    'give Java more memory with --driver-memory, or drop queries with large windows'
+    >>> hint_of("stateful: the disk is full")
+    {}
+    """
+    if "OutOfMemoryError" not in reason:
+        return {}
+    return {"hint": "give Java more memory with --driver-memory, or drop queries with large windows"}

@@ -47,7 +47,9 @@ from cluster.service.queries.operator_prices import OperatorPrices
 from cluster.service.queries.query_service import QueryService
 from cluster.service.registry.lost_epochs import newest_known_epoch, skip_lost_epochs
 from cluster.service.registry.lost_versions import newest_known_versions, replace_lost_versions
-from cluster.service.running.engine import Engine, checkpoint_of
+from cluster.service.running.engine import Engine, checkpoint_of, notes_in
+from cluster.service.running.overrun_watch import OverrunWatch
+from cluster.service.running.settings import DEFAULT_BUCKETS
 from cluster.spark.bucket_keys import first_key
 from cluster.spark.positions import SparkPositions
 from cluster.storage.budgets import Budget
@@ -56,8 +58,7 @@ from cluster.storage.results_table import ResultsTable
 from cluster.storage.table_folders import folder_of
 from protocols.event_log import get_logger, logging_configured
 from protocols.presence.name_claim import claim_of_cluster
-from protocols.wire.catalog import Presence, Status
-from protocols.wire.frames import VERSION
+from protocols.wire.catalog import Status
 
 if TYPE_CHECKING:
     from cluster.service.catalog.relation_service import RelationService
@@ -138,6 +139,8 @@ class ClusterParts:
         The processes that publish results.
     engine
         Answers queries.
+    overruns
+        Sets aside queries that take too much.
     """
 
     settings: ClusterSettings
@@ -153,6 +156,7 @@ class ClusterParts:
     billing: BillingPeriods
     publishers: SupervisedPublishers
     engine: Engine
+    overruns: OverrunWatch
 
 
 def make_parts(
@@ -163,6 +167,7 @@ def make_parts(
     java: JavaProcess | None = None,
     *,
     sources: Sources | None = None,
+    own: Status,
 ) -> ClusterParts:
     """Return the parts of a cluster over a data folder.
 
@@ -176,6 +181,8 @@ def make_parts(
         The Java for Spark; None starts one.
     sources
         Where it reads the time, and draws.
+    own
+        Its status.
 
     Raises
     ------
@@ -227,7 +234,7 @@ def make_parts(
         commit_interval_seconds=settings.commit_interval_seconds,
         gone_after=gone_proxies.after,
         link=link,
-        echo=_echo(settings.name, registry.engine_id, sources.wall()),
+        echo=claim_of_cluster(own).message,  # it has the name, so that this comes back to it alone
         clock=sources.wall,
         monotonic=sources.monotonic,
         offers=offers,
@@ -263,7 +270,12 @@ def make_parts(
         names,
         max_state_bytes=settings.max_state_bytes,
         max_busy=settings.max_busy,
-        row_limits=RowLimits(settings.max_rows_per_tuple, settings.max_rows_per_second),
+        row_limits=RowLimits(
+            settings.max_rows_per_tuple,
+            settings.max_rows_per_second,
+            settings.max_aggregate_columns,
+            settings.max_answers_per_second,
+        ),
         relation_memory_bytes=settings.relation_memory_bytes,
         buckets=buckets,
         history_rows=settings.history_rows,
@@ -277,8 +289,9 @@ def make_parts(
         before_change=billing.close,
         put_aside=long_lived.put_aside,
         answered=partial(_answered, positions, ingest),
+        rows_answered=results.last_sequence,
     )
-    lags = Lags(positions, ingest.tables)
+    lags, notes = Lags(positions, ingest.tables), notes_in(folder)
     return ClusterParts(
         settings=settings,
         registry=registry,
@@ -308,13 +321,25 @@ def make_parts(
             java=java,
             operators=operators,
             lags=lags.now,
+            notes=notes,
+        ),
+        overruns=OverrunWatch(
+            notes,
+            results,
+            queries.set_aside,
+            newest=partial(_newest_query, registry),
+            share=settings.query_share,
+            lag_seconds=lambda: max((each.seconds for each in lags.now().values()), default=0.0),
+            fragments=lambda: len(registry.physical.fragments),
+            clock=sources.monotonic,
+            wall=sources.wall,
         ),
     )
 
 
-def _echo(name: str, identity: str, now_seconds: float) -> Message:
-    """Return a message that comes back to a cluster itself, and to no other part: a claim of the name that it has."""
-    return claim_of_cluster(Status(VERSION, name, Presence.ONLINE, identity, round(now_seconds * 1e6))).message
+def _newest_query(registry: Registry, fragment: str) -> str | None:
+    found = registry.physical.by_identity.get(fragment)
+    return None if found is None else max(found.subscribers, key=lambda each: each.visible_from).identity
 
 
 def _answered(positions: SparkPositions, ingest: Ingest, host: Host, streams: frozenset[str]) -> Answered | None:
@@ -363,4 +388,7 @@ def fixed_buckets(registry: Registry, settings: ClusterSettings) -> tuple[int, i
     """Return how many buckets a data folder has, and the key of the first; state is stored under these keys."""
     is_new = not registry.is_fixed("buckets")
     buckets = registry.fix("buckets", settings.buckets)
+    if settings.buckets not in (buckets, DEFAULT_BUCKETS):
+        hint = "their number is fixed at the first start; start with an empty data folder for another"
+        log.warning("other number of buckets", here=buckets, asked=settings.buckets, hint=hint)
     return buckets, registry.fix("first_key", first_key(buckets, settings.partitions) if is_new else 0)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -13,6 +15,7 @@ from protocols.security.expiry import files_to_watch
 from protocols.security.tls import TlsFiles
 
 DEFAULT_API_PORT = 8642
+DEFAULT_BUCKETS = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +28,8 @@ class ClusterSettings:
         Of this cluster; part of topics.
     folder
         Where stream tables, results, plans, registry and checkpoint are kept.
+    adopt
+        Whether a folder that was copied, restored or moved to this machine is used.
     broker
         The MQTT broker.
     keys
@@ -52,6 +57,8 @@ class ClusterSettings:
         Spark tasks that run stateful operators.
     driver_memory
         Heap of Spark's driver.
+    spark
+        Further settings of Spark; they win.
     max_rows
         Rows of a stream that one micro-batch reads at most: its answers pass through the driver's memory. Up to four
         times as many if only a few queries can answer each row.
@@ -62,6 +69,12 @@ class ClusterSettings:
     hang_seconds
         If no micro-batch ends for so long while rows wait, the engine is started again. Twice `trigger_seconds` at
         least.
+    worker_memory_bytes
+        A query with which a worker of Spark takes more memory, besides files, is stopped; 0 for no limit.
+    query_seconds
+        A query that takes longer for a part of a micro-batch is stopped; 0 for no limit.
+    query_share
+        A query that is computed for this share of the time, while all answers are late, is set aside; 0 for no limit.
     commit_interval_seconds
         Least time between two commits to a stream table.
     gone_after_seconds
@@ -93,6 +106,10 @@ class ClusterSettings:
     max_rows_per_second
         Queries with which operators would make more additional rows than this in a second are refused. A core makes
         about three million.
+    max_answers_per_second
+        Queries that would answer so many more rows in a second than streams bring are refused.
+    max_aggregate_columns
+        Queries with which aggregates would have more columns than this are refused: each takes time in a micro-batch.
     planning_seconds
         Statements whose planning takes longer are refused.
     replan
@@ -113,6 +130,7 @@ class ClusterSettings:
 
     name: str = "cluster"
     folder: Path = Path(".fjord/cluster")
+    adopt: bool = False
     broker: BrokerAddress = field(default_factory=BrokerAddress)
     keys: Path | None = None
     broker_silence_seconds: float = SILENCE_SECONDS
@@ -124,13 +142,17 @@ class ClusterSettings:
     api_allowed_hosts: tuple[str, ...] = ()
     api_allowed_origins: tuple[str, ...] = ()
     master: str = "local[*]"
-    buckets: int = 4
+    buckets: int = DEFAULT_BUCKETS
     partitions: int = 2
     driver_memory: str = "1g"
+    spark: Mapping[str, str] = field(default_factory=dict, repr=False)
     max_rows: int = 500_000
     history_rows: int = 500_000
     trigger_seconds: float = 0.0
     hang_seconds: float = 600.0
+    worker_memory_bytes: int = 0
+    query_seconds: float = 20.0
+    query_share: float = 0.75
     commit_interval_seconds: float = 0.1
     gone_after_seconds: float | None = None
     clock_tolerance_seconds: float = 60.0
@@ -144,6 +166,8 @@ class ClusterSettings:
     max_busy: float = math.inf
     max_rows_per_tuple: int = 100_000
     max_rows_per_second: int = 2_000_000
+    max_answers_per_second: int = 250_000
+    max_aggregate_columns: int = 2_000
     planning_seconds: float = 10.0
     replan: bool = True
     max_relation_bytes: int = 2 * 1024**3
@@ -172,6 +196,14 @@ class ClusterSettings:
         return files_to_watch(broker=self.broker.tls, api=self.api_tls)
 
     @property
+    def heap_bytes(self) -> int:
+        """The heap of Spark's driver; 1 GiB if that cannot be read."""
+        found = re.fullmatch(r"(\d+)([kmgt]?)b?", self.driver_memory.strip().lower())
+        if found is None:
+            return 1024**3
+        return int(found[1]) << 10 * (" kmgt".index(found[2]) if found[2] else 2)
+
+    @property
     def session(self) -> SessionSettings:
         """How Spark is run."""
-        return SessionSettings(master=self.master, partitions=self.partitions, driver_memory=self.driver_memory)
+        return SessionSettings(self.master, self.partitions, self.driver_memory, {**self.spark})

@@ -6,6 +6,8 @@ bounds them is memory: answers of a micro-batch pass through the driver's, and w
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from cluster.physical.nodes import Fragment, PhysicalPlan
 from cluster.physical.operations import (
     Columns,
@@ -23,6 +25,8 @@ from cluster.physical.operations import (
 
 MOST_TIMES = 4
 """Times the rows of a micro-batch that any plan may read."""
+AFTER_AN_OVERRUN = 8
+"""Part of the rows of a micro-batch that are read once a fragment of the plan has taken too much."""
 COLUMNS = 4
 """A stream of which more columns are read counts as several."""
 _NO_ROW_BECOMES_MANY = (
@@ -31,8 +35,11 @@ _NO_ROW_BECOMES_MANY = (
 )  # fmt: skip
 
 
-def rows_at_once(plan: PhysicalPlan | None, max_rows: int) -> int:
+def rows_at_once(plan: PhysicalPlan | None, max_rows: int, overran: Collection[str] = ()) -> int:
     """Return how many rows of a stream a micro-batch of a plan reads at most.
+
+    Where a fragment has overrun a limit, only an eighth: that what has waited during an outage is more than it can take
+    at once is no reason to lose it, nor to set its query aside.
 
     Parameters
     ----------
@@ -40,7 +47,11 @@ def rows_at_once(plan: PhysicalPlan | None, max_rows: int) -> int:
         Of one of the two Spark queries; None if there is none yet.
     max_rows
         The bound for any plan.
+    overran
+        Fragments that have overrun a limit lately.
     """
+    if plan is not None and any(fragment.identity in overran for fragment in plan.fragments):
+        return max(1, max_rows // AFTER_AN_OVERRUN)
     if plan is None or not plan.fragments or not all(map(_is_frugal, plan.fragments)):
         return max_rows
     read = {column for fragment in plan.fragments for column in _columns(fragment)}

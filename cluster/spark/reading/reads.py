@@ -11,6 +11,7 @@ from itertools import pairwise
 import msgspec
 
 from cluster.fjord.batch import ALWAYS, NEVER
+from cluster.fjord.overruns import WorkLimits
 from cluster.functions.allowed import FunctionRules
 from cluster.physical.answer_files import ANSWERS_RETURNED
 from cluster.physical.nodes import Host
@@ -77,6 +78,12 @@ class UpstreamTask(msgspec.Struct, frozen=True):
         What functions of users may be and take.
     begun_us
         By stream: the instant at which it begins, if that may be known since this micro-batch.
+    micro_batch
+        The micro-batch, by a text that is the same whenever it is run.
+    limits
+        What a query may take.
+    gone
+        Identities of queries that are not computed any more, though the plan has them.
     """
 
     plans_folder: str
@@ -95,6 +102,9 @@ class UpstreamTask(msgspec.Struct, frozen=True):
     answers_returned: int = ANSWERS_RETURNED
     functions: FunctionRules = FunctionRules()
     begun_us: dict[str, int] = {}
+    micro_batch: str = ""
+    limits: WorkLimits = WorkLimits()
+    gone: tuple[str, ...] = ()
 
     @property
     def reached_us(self) -> int:

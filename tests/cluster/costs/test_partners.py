@@ -199,7 +199,8 @@ def test_products_with_relations_are_bounded_as_they_are_explained(text: str, mo
     bound = RowFlows(fragment, rates, SIZES).answers.per_second
     assert expected <= bound * 1.000001
     identity = plan.oldest_first[0].identity
-    check_rows(NOTHING, plan, identity, rates, RowLimits(per_tuple=10**9, per_second=round(bound)), sizes=SIZES)
+    limits = RowLimits(per_tuple=10**9, per_second=round(bound), answers_per_second=10**9)
+    check_rows(NOTHING, plan, identity, rates, limits, sizes=SIZES)
     if most > 1:
         with pytest.raises(RowLimitError, match="because of a relation of which each tuple finds many rows"):
             check_rows(NOTHING, plan, identity, {}, RowLimits(per_tuple=round(most) - 1), sizes=SIZES)

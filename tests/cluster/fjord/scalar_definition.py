@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping
+from fractions import Fraction
 from typing import Any
 
 from sqlglot import exp
@@ -245,10 +246,11 @@ def cast(value: Any, kind: exp.DType) -> Any:
         case exp.DType.DOUBLE:
             return _read(value)
         case exp.DType.BIGINT:
-            if isinstance(value, str) and WHOLE.fullmatch(value) and -(2**63) <= int(value) < 2**63:
-                return int(value)
-            number = value if isinstance(value, int) else _read(value)
-            return None if number is None or not -(2.0**63) <= (found := round(number)) < 2.0**63 else int(found)
+            if isinstance(value, str):
+                number = Fraction(value) if _read(value) is not None else None
+            else:
+                number = value if isinstance(value, int) else _read(value)
+            return None if number is None or not -(2**63) <= (found := round(number)) < 2**63 else int(found)
         case _:
             if isinstance(value, str) and value.lower() in ("true", "t", "yes", "y"):
                 return True

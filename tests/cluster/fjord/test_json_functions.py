@@ -133,6 +133,17 @@ def test_documents_as_deep_as_the_limit_are_read_and_deeper_ones_are_not() -> No
     assert found('{"a":"' + "[" * 500 + '\\"[","b":1}', "$.b")[0] == "1"
 
 
+@pytest.mark.parametrize("piece", ['\\"', '"', "\\", '"\\', '\\\\"', "[]", '"["'])
+def test_each_letter_of_a_document_is_looked_at_once(piece: str) -> None:
+    """A text without an end, full of escaped quotes, took minutes: a device could send it."""
+    text = "[]" * (DEEPEST_DOCUMENT + 1) + '"' + piece * 40_000
+    places = [each.span() for each in documents._NESTING.finditer(text)]
+    assert all(start < end for start, end in places)
+    seen = sum(end - start for start, end in places)
+    assert seen >= len(text) - text.count("\\"), "nothing is tried and left"
+    assert found(text, "$") == MALFORMED
+
+
 def test_a_part_that_is_too_long_is_null_and_the_rest_of_its_document_is_not() -> None:
     long, longer = "x" * LONGEST_TEXT, "x" * (LONGEST_TEXT + 1)
     text = json.dumps({"a": long, "b": longer, "c": 1})

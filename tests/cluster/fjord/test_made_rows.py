@@ -248,7 +248,7 @@ def test_what_the_message_says_to_do_brings_a_product_in():
         check_rows(EMPTY, refused, FOUR_MOTES, RowLimits())
     mean = "(SELECT AVG(speed) AS m FROM traffic WINDOW(RANGE 30 SECONDS)) AS {}"
     for allowed in (
-        product(streams=4, seconds=10),
+        product(streams=4, seconds=5),
         product(streams=4, seconds=30, condition="{}.sensor = {}.sensor"),
         query(f"SELECT a.m FROM {', '.join(mean.format(each) for each in 'abcd')}"),
     ):
@@ -364,3 +364,17 @@ def test_what_is_made_of_a_tuple_is_kept_too():
     with pytest.raises(StateLimitError, match="GiB of state"):  # 100 tuples a second, 90,000 rows each, for an hour
         check_state(EMPTY, kept, RATES, limit_bytes=4 * 1024**3)
     check_state(EMPTY, query(NESTED.format("MAX(n) AS c", "90 MS", "1 HOUR")), RATES, limit_bytes=4 * 1024**3)
+
+
+def test_a_query_that_answers_too_much_in_a_second_is_refused_though_pairs_are_few_enough():
+    pairs = "SELECT a.speed, b.speed AS other FROM traffic a WINDOW(RANGE 1 MINUTE), traffic b WINDOW(RANGE 10 SECONDS)"
+    limits = RowLimits()
+    with pytest.raises(RowLimitError, match=r"the query would answer up to 700,\d+ rows per second") as caught:
+        check_rows(EMPTY, query(pairs), RATES, limits)
+    assert "--max-answers-per-second" in (caught.value.hint or "")
+    assert "aggregate the pairs" in (caught.value.hint or "")
+    check_rows(EMPTY, query(pairs), RATES, RowLimits(answers_per_second=800_000))
+
+
+def test_what_streams_bring_may_be_answered_however_much_that_is():
+    check_rows(EMPTY, query("SELECT speed FROM traffic WHERE speed > 3"), {"traffic": 900_000.0}, RowLimits())

@@ -145,3 +145,16 @@ def test_a_pattern_in_a_column_is_no_program() -> None:
     with pytest.raises(PlanError, match="not a constant"):
         function_of(Call("REGEXP_LIKE", (Column("a"), Column("b"))))
     assert function_of(Call("REGEXP_LIKE", (Column("a"), Literal(FieldType.TEXT, "b"))))[1] == ("REGEXP_LIKE", "b")
+
+
+def test_folded_classes_have_all_forms_of_their_letters() -> None:
+    r"""The long s and the Kelvin sign are forms of s and k; without (?i), \\w and [a-z] are of ASCII."""
+    texts = pl.Series(["s", "S", "\u017f", "\u212a", "\u00df", "_", "-"])
+    letters, forms = [True, True, False, False, False], [True, True, True, True, False]
+    assert matching(r"^\w$")(texts).to_list() == [*letters, True, False]
+    assert matching(r"(?i)^\w$")(texts).to_list() == [*forms, True, False]
+    assert matching(r"(?i)^[\w]$")(texts).to_list() == [*forms, True, False]
+    assert matching(r"(?i)^[a-z]$")(texts).to_list() == [*forms, False, False]
+    assert matching("(?i)^s$")(texts).to_list() == [True, True, True, False, False, False, False]
+    for other in (r"(?i)^\W$", r"(?i)^[\W]$", r"(?i)^[^\w]$"):
+        assert matching(other)(texts).to_list() == [False, False, False, False, True, False, True]

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import random
+from fractions import Fraction
 
 import polars as pl
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from cluster.expressions.timestamps import (
@@ -21,10 +22,12 @@ from cluster.expressions.timestamps import (
 )
 from cluster.fjord.timestamp_functions import (
     PARTS,
+    epoch,
     floor_to,
     interval_plus,
     number_of,
     part,
+    parts,
     plus,
     times,
     timestamp_of_text,
@@ -71,6 +74,60 @@ def test_what_leaves_the_years_or_the_longest_interval_is_null() -> None:
         None,
         1_000_000,
     ]
+
+
+INTERVALS = st.one_of(
+    st.integers(-LONGEST_INTERVAL_US, LONGEST_INTERVAL_US),
+    st.integers(-200, 200),
+    st.sampled_from([LONGEST_INTERVAL_US, -LONGEST_INTERVAL_US, 2**53 + 1, 1_100_000]),
+)
+INTEGERS = st.one_of(st.integers(-(2**63), 2**63 - 1), st.integers(-20, 20), st.sampled_from([-(2**63), 2**63 - 1]))
+REALS = st.one_of(
+    st.floats(allow_nan=False, allow_infinity=False),
+    st.floats(-3, 3),
+    st.sampled_from([0.1, 0.3, 0.5, 1.5, 1.0, 1 + 2.0**-52, 5e-324, 1e300]),
+)
+
+
+def near(true: Fraction | None) -> int | None:
+    """Return the interval next to a true one."""
+    return None if true is None or abs(round(true)) > LONGEST_INTERVAL_US else round(true)
+
+
+@example([(2**60 - 1, 1), (5, 2), (3, 2), (-5, 2), (2**60, -(2**63)), (-1, 2**63 - 1)])
+@given(st.lists(st.tuples(st.none() | INTERVALS, st.none() | INTEGERS), min_size=1, max_size=5))
+def test_intervals_times_and_by_integers_are_exact(rows: list[tuple[int | None, int | None]]) -> None:
+    intervals, numbers = (pl.Series([row[place] for row in rows], dtype=pl.Int64) for place in (0, 1))
+    products = [None if i is None or n is None else near(Fraction(i * n)) for i, n in rows]
+    quotients = [None if i is None or not n else near(Fraction(i, n)) for i, n in rows]
+    assert times(intervals, numbers).to_list() == products
+    assert parts(intervals, numbers).to_list() == quotients
+    assert parts(intervals, numbers[:1]).to_list()[0] == quotients[0]
+
+
+@example(
+    [(2**60 - 1, 1.0), (4_503_599_627_369_786, 1.5), (5, 0.3), (5, 0.5), (2**53 + 1, 3.0), (0, 1e300), (2**60, 1e300)]
+)
+@given(st.lists(st.tuples(st.none() | INTERVALS, st.none() | REALS), min_size=1, max_size=5))
+def test_intervals_times_and_by_reals_are_rounded_once(rows: list[tuple[int | None, float | None]]) -> None:
+    intervals = pl.Series([row[0] for row in rows], dtype=pl.Int64)
+    numbers = pl.Series([row[1] for row in rows], dtype=pl.Float64)
+    products = [None if i is None or x is None else near(i * Fraction(x)) for i, x in rows]
+    quotients = [None if i is None or not x else near(i / Fraction(x)) for i, x in rows]
+    assert times(intervals, numbers).to_list() == products
+    assert parts(intervals, numbers).to_list() == quotients
+
+
+@example([253_402_300_799_999_999, 2**53 + 1, 1_100_000])
+@given(st.lists(st.none() | INTERVALS | st.integers(EARLIEST_US, LATEST_US), min_size=1, max_size=5))
+def test_seconds_are_the_reals_next_to_the_true_ones(values: list[int | None]) -> None:
+    meant = [None if each is None else each / 1_000_000 for each in values]  # Python divides integers so
+    assert epoch(pl.Series(values, dtype=pl.Int64)).to_list() == meant
+
+
+def test_seconds_of_a_tenth_are_written_as_one() -> None:
+    assert epoch(pl.Series([1_100_000])).to_list() == [1.1]
+    assert epoch(pl.Series([253_402_300_799_999_999, 1_100_000])).to_list() == [253_402_300_800.0, 1.1]
 
 
 DATE = "[0-9]{4}-[01][0-9]-[0-3][0-9]"

@@ -5,12 +5,12 @@ from __future__ import annotations
 import contextlib
 import math
 import os
+import select
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import polars as pl
-import psutil
 import pytest
 
 from cluster.errors import ClusterError
@@ -25,6 +25,8 @@ from tests.cluster.functions import oracle_functions
 
 BOOLEAN, INTEGER, REAL, TEXT = FieldType.BOOLEAN, FieldType.INTEGER, FieldType.REAL, FieldType.TEXT
 MODULE = "tests.cluster.functions.misbehaving"
+END_SECONDS = 30
+"""A process that was killed ends within a moment; only one that was not is waited for so long."""
 RULES = FunctionRules((MODULE,), seconds=60.0)
 SHORT = FunctionRules((MODULE,), seconds=0.5)
 X = pl.Series([1.0, None, -2.5])
@@ -131,9 +133,7 @@ def test_an_integer_beyond_64_bits_is_an_error():
 def test_a_function_that_does_not_return_is_ended(attribute):
     with calling_under(RULES) as calls:
         calls.call(function("same"), [X])  # files are read
-    began = time.monotonic()
     assert failure(attribute, rules=SHORT) == "it did not return within 0.5 s, and was ended"
-    assert time.monotonic() - began < 30
 
 
 def test_what_a_function_has_started_ends_with_it_in_whatever_session(tmp_path):
@@ -143,8 +143,10 @@ def test_what_a_function_has_started_ends_with_it_in_whatever_session(tmp_path):
     numbers = [int(each) for each in file.read_text().split()]
     assert len(numbers) == 2
     for each in numbers:
-        # One that has lost its parent is removed by the first process of the machine, whenever that looks.
-        assert not psutil.pid_exists(each) or psutil.Process(each).status() == psutil.STATUS_ZOMBIE
+        with contextlib.suppress(ProcessLookupError):  # it is gone already
+            process = os.pidfd_open(each)
+            assert select.select([process], [], [], END_SECONDS)[0], "it goes on"
+            os.close(process)
 
 
 def test_memory_beyond_the_limit_is_an_error():

@@ -240,3 +240,27 @@ def test_the_next_instant_is_after_all_accepted_stamps_and_not_before_the_waterm
     assert subject.next_us == 60
     subject.roll_back()
     assert subject.next_us == 41
+
+
+def test_a_batch_of_another_writer_is_contested_whether_it_is_next_or_repeated() -> None:
+    subject = admission()
+    ours, other = b"1" * 8, b"2" * 8
+    unknown = bytes(8)
+    decisions = [
+        (1, ours, unknown, Verdict.ACCEPT),
+        (2, ours, ours, Verdict.ACCEPT),
+        (2, other, ours, Verdict.CONTESTED),
+        (1, other, unknown, Verdict.CONTESTED),
+        (3, other, other, Verdict.CONTESTED),
+        (3, b"", b"", Verdict.GAP),  # of a proxy that does not know yet that writers are read
+        (2, ours, ours, Verdict.REPEATED),
+        (3, other, ours, Verdict.ACCEPT),  # the folder was used by another process
+        (2, ours, ours, Verdict.REPEATED),
+        (5, ours, ours, Verdict.GAP),
+        (4, other, other, Verdict.ACCEPT),
+    ]
+    for sequence, writer, follows, expected in decisions:
+        assert subject.decide("p", "e", sequence, writer=writer, follows=follows) is expected
+    assert (subject.counters.contested, subject.contested_of) == (3, {"p": 3})
+    subject.roll_back()
+    assert subject.decide("p", "e", 1, writer=other, follows=unknown) is Verdict.ACCEPT

@@ -180,6 +180,7 @@ SETTINGS = {
     ("Least", "ignore_nulls"),
     ("SequenceFrame", "between"),
     ("SequenceFrame", "interval"),
+    ("SequenceFrame", "until_interval"),
     ("SequenceOrder", "this"),
 }
 """What sqlglot notes on every node of a class, whatever the text says."""
@@ -201,6 +202,7 @@ SAME_WITHOUT = {
     ("PatternText", "expressions"): "what stands there is understood when it is parsed",
     ("RowPatternClause", "one_row"): "there is no other way",
     ("RowPatternClause", "interval"): "another way to write a duration",
+    ("SequenceFrame", "until"): "0 PRECEDING is the tuple itself, or all with its stamp",
     ("Over", "order"): "there is no other order than that of stamps",
     ("Select", "expressions"): "EXISTS asks for rows only; what is selected is checked all the same",
 }

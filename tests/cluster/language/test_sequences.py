@@ -9,7 +9,7 @@ import pytest
 from cluster.fjord.batch import START
 from cluster.fjord.stored_rows import RowsInMemory
 from cluster.language.algebra import Node, Sequence, inputs_of, schema_of
-from cluster.language.catalog import Catalog
+from cluster.language.catalog import BaseStream, Catalog
 from cluster.language.translation import translate
 from cluster.local.engine import Arrival, LocalEngine
 from cluster.plan.demand import demands_of
@@ -46,7 +46,16 @@ def test_ties_are_broken_by_the_columns_that_select_and_qualify_read() -> None:
     assert sequence_of(text).ties == ("sensor", "lane", "speed")
     (warning,) = translate(text, CATALOG).warnings
     assert warning.startswith("OVER takes tuples in the order of their stamps")
+    assert translate(text.replace("OVER ()", "OVER (PARTITION BY lane)"), CATALOG).warnings != ()
     assert warning.endswith("in the order of their values: sensor, lane, speed")
+
+
+def test_tuples_of_one_sensor_have_no_ties() -> None:
+    fields = (Field("room", FieldType.TEXT, fixed=True), Field("level", FieldType.INTEGER))
+    rooms = Catalog.of([BaseStream(StreamSchema("rooms", fields))])
+    text = "SELECT LAG(level) OVER (PARTITION BY {}) AS b FROM rooms WHERE level > 1"
+    assert translate(text.format("room"), rooms).warnings == ()
+    assert len(translate(text.format("level"), rooms).warnings) == 1
 
 
 def test_frames_by_time_depend_on_no_order_of_equal_stamps() -> None:
@@ -89,6 +98,30 @@ def test_equal_functions_are_computed_once() -> None:
     assert len(sequence_of(text).calls) == 1
 
 
+def test_a_frame_that_ends_with_its_tuple_is_one_however_that_is_written() -> None:
+    bounds = ("2 PRECEDING", "BETWEEN 2 PRECEDING AND CURRENT ROW", "BETWEEN 2 PRECEDING AND 0 PRECEDING")
+    calls = [f"SUM(lane) OVER (ROWS {each}) AS c{number}" for number, each in enumerate(bounds)]
+    assert len(sequence_of(f"SELECT {', '.join(calls)} FROM traffic").calls) == 1
+
+
+@pytest.mark.parametrize(
+    ("bounds", "begin", "end"),
+    [
+        ("ROWS BETWEEN 2 PRECEDING AND 2 PRECEDING", "rows", "until_rows"),
+        ("RANGE BETWEEN INTERVAL '2' US PRECEDING AND 2 US PRECEDING", "range_us", "until_us"),
+    ],
+)
+def test_a_frame_may_end_where_it_begins(bounds: str, begin: str, end: str) -> None:
+    (call,) = sequence_of(f"SELECT SUM(lane) OVER ({bounds}) AS x FROM traffic").calls
+    assert (getattr(call, begin), getattr(call, end)) == (2, 2)
+
+
+def test_a_table_may_be_called_like_a_word_that_no_frame_has() -> None:
+    following = Catalog.of([StreamSchema("following", (Field("x", FieldType.INTEGER),))])
+    found = translate("SELECT SUM(x) OVER (ROWS BETWEEN 2 PRECEDING AND 1 PRECEDING) FROM following", following)
+    assert _below(found.node).calls[0].until_rows == 1
+
+
 def test_a_plan_is_spread_by_the_keys_and_all_samples_are_asked_for() -> None:
     text = "SELECT sensor, lane FROM traffic WHERE speed > 5 QUALIFY CHANGED(lane) OVER (PARTITION BY sensor)"
     node = rewrite(translate(text, CATALOG).node).node
@@ -129,3 +162,32 @@ def _answered(plan: Plan) -> dict[str, list[list[object]]]:
             assert kind == "row", row
             found[query].append([*msgspec.json.decode(row).values()])
     return {name: sorted(each, key=str) for name, each in found.items()}
+
+
+PROBE = [(1, 10.0), (16, 12.0), (21, None), (49, 9.0), (71, 5.0), (86, None), (101, 7.0), (141, 8.0)]
+"""Seconds and values of a probe whose signal is lost now and then (risingwavelabs/risingwave 25675)."""
+
+
+@pytest.mark.parametrize("cuts", [(8,), (1, 1, 1, 1, 1, 1, 1, 1), (3, 2, 3)])
+def test_a_frame_that_ends_before_its_tuple_has_the_older_ones(cuts: tuple[int, ...]) -> None:
+    frame = "OVER (RANGE BETWEEN INTERVAL '30' SECOND PRECEDING AND INTERVAL '10' SECOND PRECEDING)"
+    text = f"SELECT COUNT(*) {frame} AS n, AVG(v) {frame} AS a FROM probes"
+    probes = Catalog.of([BaseStream(StreamSchema("probes", (Field("v", FieldType.REAL),)))])
+    node = rewrite(translate(text, probes).node).node
+    engine = LocalEngine(Plan(1, (PlannedQuery("q", 1, node),)))
+    found: list[tuple[int, float | None]] = []
+    rows = pl.DataFrame(
+        {
+            START: [seconds * 1_000_000 for seconds, _ in PROBE],
+            DEFAULT_RATE_COLUMN: [True] * len(PROBE),
+            "v": pl.Series([value for _, value in PROBE], dtype=pl.Float64),
+        }
+    )
+    begin = 0
+    for count in cuts:
+        piece = rows.slice(begin, count)
+        begin += count
+        until_us = 2**62 if begin == len(PROBE) else int(rows[START][begin])
+        answers = engine.run({"probes": Arrival((RowsInMemory(piece),), until_us)}).rows
+        found += [tuple(msgspec.json.decode(row).values()) for row in answers["row"]]
+    assert found == [(0, None), (1, 10.0), (1, 10.0), (1, None), (1, 9.0), (1, 5.0), (2, 5.0), (0, None)]

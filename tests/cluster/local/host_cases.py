@@ -276,6 +276,10 @@ CASES: dict[str, str] = {
     "first and last of frames": "SELECT segment, FIRST_VALUE(speed IGNORE NULLS) OVER (PARTITION BY segment ORDER BY STAMP()) AS f, "
     "LAST_VALUE(lane) IGNORE NULLS OVER (PARTITION BY segment ROWS UNBOUNDED PRECEDING) AS l, "
     "MAX(sensor) OVER (PARTITION BY segment ROWS BETWEEN 3 PRECEDING AND CURRENT ROW) AS m FROM traffic",
+    "frames that end before": "SELECT sensor, SUM(lane) OVER (PARTITION BY sensor ROWS BETWEEN 3 PRECEDING AND 1 PRECEDING) AS few, "
+    "COUNT(*) OVER (PARTITION BY sensor RANGE BETWEEN 9 US PRECEDING AND 3 US PRECEDING) AS n, "
+    "AVG(speed) OVER (PARTITION BY sensor RANGE BETWEEN UNBOUNDED PRECEDING AND 4 US PRECEDING) AS old, "
+    "LAST_VALUE(lane IGNORE NULLS) OVER (PARTITION BY sensor ROWS BETWEEN UNBOUNDED PRECEDING AND 2 PRECEDING) AS l FROM traffic",
     "sums of changes": f"SELECT sensor, COUNT(*) AS n FROM (SELECT sensor FROM traffic QUALIFY CHANGED(open) OVER (PARTITION BY sensor)) AS c {W} "
     "GROUP BY sensor",
     "order of groups": f"SELECT sensor, n, LAG(n) OVER (PARTITION BY sensor) AS before FROM Istream((SELECT sensor, COUNT(*) AS n FROM traffic {W} "

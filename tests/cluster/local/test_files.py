@@ -270,7 +270,7 @@ def test_rows_of_parquet_are_counted(tmp_path: Path) -> None:
     [
         ("a.csv", "at,x\n1,1\n", None, "has no column 'time'; it has at, x"),
         ("a.csv", "time,x\n1,1\n", "at", "has no column 'at'; it has time, x"),
-        ("a.jsonl", '{"time": 1.5, "x": 1}\n', None, "column 'time' of .* holds float64, not instants"),
+        ("a.jsonl", '{"time": 1.5, "x": 1}\n', None, "column 'time' of .* holds float64, not whole numbers"),
         ("a.csv", "time\n1\n", None, "has no column beside 'time'"),
         ("a.csv", "", None, "is empty"),
         ("a.csv", "time,x\n1,1\n1,2,3\n", None, "line 3 of .* has 3 values; the first line has 2 names"),

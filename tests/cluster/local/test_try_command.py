@@ -18,6 +18,8 @@ import pyarrow as pa
 import pytest
 from typer.testing import CliRunner
 
+from cluster.fjord.batch import START
+from cluster.local.equal_stamps import _ties
 from cluster.local.stream_files import StreamFile
 from cluster.local.table_files import open_table
 from cluster.local.tried_query import Files
@@ -250,6 +252,29 @@ def test_stamps_that_are_no_microseconds_are_a_warning(tmp_path: Path) -> None:
         assert ("whole numbers are microseconds" in result.stderr) == is_odd, first
 
 
+@pytest.mark.parametrize(
+    ("more", "warned"), [("", False), ("2012-03-01T07:40:00,b,1\n", False), ("2012-03-01T07:40:00,a,1\n", True)]
+)
+@pytest.mark.parametrize("disordered", [False, True])
+def test_equal_stamps_are_warned_of_where_there_are_any(
+    tmp_path: Path, more: str, warned: bool, disordered: bool
+) -> None:
+    (tmp_path / "a.csv").write_text(f"{DAY}{more}{'2012-03-01T06:00:00,c,1' if disordered else ''}\n")
+    for text in ("PARTITION BY sensor", "PARTITION BY sensor ORDER BY STAMP()"):
+        query = f"SELECT sensor, speed - LAG(speed) OVER ({text}) AS rise FROM traffic WHERE speed IS NOT NULL"
+        result = run(query, "--on", str(tmp_path / "a.csv"))
+        assert result.exit_code == 0
+        assert ("carry the same stamp" in result.stderr) == warned
+
+
+@pytest.mark.parametrize("batch_rows", [1, 2, 3, 100])
+def test_equal_stamps_are_found_across_pieces_of_a_file(batch_rows: int) -> None:
+    rows = pl.DataFrame({START: [1, 2, 2, 2, 3], "k": ["a", "a", "b", "a", "a"]})
+    assert any(_ties(iter(rows.iter_slices(batch_rows)), ["k"]))
+    assert not any(_ties(iter(rows.filter(pl.col("k") == "b").iter_slices(batch_rows)), ["k"]))
+    assert not any(_ties(iter([]), ["k"]))
+
+
 def test_a_file_given_twice_is_refused(day: Path) -> None:
     result = run("SELECT sensor FROM t", "--on", f"t={day}", "--on", f"t={day.parent}/*.csv")
     assert (result.exit_code, result.stdout) == (1, "")
@@ -360,9 +385,16 @@ def test_the_error_underlines_the_text(day: Path) -> None:
         (["--on", "a.csv", "--memory", "much"], "'much' is not a size"),
         (["--on", "a.csv", "--relation", "b.csv"], "a relation has a name"),
         (["--on", "t=a.csv", "--relation", "t=b.csv"], "t is a stream or a relation, not both"),
-        (["--on", "a.csv", "--format", "xml"], "'xml' is not one of table, json, parquet"),
+        (["--on", "a.csv", "--format", "xml"], "'xml' is not one of table, json, csv, parquet"),
         (["--on", "a.csv", "--format", "parquet"], "a Parquet file needs a name: --output FILE"),
-        (["--on", "a.csv", "--output", "b.csv"], "an answer is not written as CSV"),
+        (["--on", "a.csv", "--separator", "ab"], "'ab' is not one mark that can stand between values"),
+        (["--on", "a.csv", "--separator", "x"], "'x' is not one mark that can stand between values"),
+        (["--on", "a.csv", "--separator", '"'], "is not one mark that can stand between values"),
+        (["--on", "a.csv", "--decimal", ";"], "';' is neither a point nor a comma"),
+        (["--on", "a.csv", "--decimal", ","], "--separator ';' (or '|', or tab)"),
+        (["--on", "a.csv", "--time-unit", "days"], "'days' is not one of s, ms, us, ns"),
+        (["--on", "t=a.csv", "--time-unit", "u=s"], "--on u=FILE is missing"),
+        (["--on", "a.csv", "--time-unit", "s", "--time-unit", "ms"], "there are two units for all streams"),
         (
             ["--on", "a.csv", "--time-column", "x", "--time-column", "y"],
             "there are two columns of instants for all streams",
@@ -535,3 +567,33 @@ def test_a_query_in_a_file_is_tried_with_values(day: Path, tmp_path: Path) -> No
     assert "the parameter :road has no value, at line 3, column 16" in result.stderr
     file.write_text("SELECT speed FROM traffic; SELECT lane FROM traffic")
     assert "there are 2 statements" in run(str(file), "--on", str(day)).stderr
+
+
+NESTED = """{"time":"2012-03-01T07:00:00","sensor":"a","payload":{"speed":1.5,"tags":["x"]},"list":[1,2]}
+{"time":"2012-03-01T07:00:01","sensor":"b","payload":{"speed":2.5},"list":[]}
+"""
+HOW = (
+    "payload holds objects or lists: --text payload reads them as JSON, and "
+    "JSON_VALUE(payload, '$.key' RETURNING REAL) a value in them"
+)
+
+
+@pytest.mark.parametrize(
+    ("sql", "code"),
+    [("SELECT sensor FROM s", 0), ("SELECT payload FROM s", 1), ("SELECT payload.speed FROM s", 1)],
+)
+def test_a_hint_shows_how_objects_in_json_are_read(tmp_path: Path, sql: str, code: int) -> None:
+    (tmp_path / "a.jsonl").write_text(NESTED)
+    result = run(sql, "--on", str(tmp_path / "a.jsonl"))
+    assert result.exit_code == code
+    assert HOW in " ".join(result.stderr.split())
+
+
+def test_objects_in_json_are_read_as_texts(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text(NESTED)
+    sql = "SELECT sensor, JSON_VALUE(payload, '$.speed' RETURNING REAL) AS speed, list FROM s"
+    result = run(sql, "--on", str(tmp_path / "a.jsonl"), "--text", "payload", "--text", "list", "--format", "json")
+    assert [json.loads(line)["row"] for line in result.stdout.splitlines()] == [
+        {"sensor": "a", "speed": 1.5, "list": "[1, 2]"}, {"sensor": "b", "speed": 2.5, "list": "[]"},
+    ]  # fmt: skip
+    assert result.stderr == ""

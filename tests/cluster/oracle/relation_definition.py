@@ -3,7 +3,7 @@
 A stream in FROM is a table of its tuples:
 
     own      its stamp: the instant whose rows of a relation it meets
-    vs, ve   the interval in which it is valid, from its window
+    vs, ve   the interval in which it is valid, from its window, or until the next tuple of its sensor
 
 A relation in FROM is the table of its rows at every instant `m`, by whose streams' time: that is what a version's
 [begin, end) depends on. It is met by the stream its conditions read, the first if they read none; when they read
@@ -191,6 +191,14 @@ class _Meaning:
     def _flowing(self, source: Stream | Computed) -> str:
         if isinstance(source, Computed):
             return f"SELECT *, vs AS own FROM ({_Meaning(source.select, self._seen).rows()})"
+        if source.holds is not None:
+            following = (
+                f"(SELECT min(n.own) FROM {source.name} n "
+                f"WHERE n.sensor = s.sensor AND n.own > s.own AND n.{self._seen[source.name]})"
+            )
+            until = f"least(s.own + {source.holds}, {following})"  # which ignores NULL
+            seen = f"s.{self._seen[source.name]}"
+            return f"SELECT * EXCLUDE (step), s.own AS vs, {until} AS ve FROM {source.name} s WHERE {seen}"
         size, a = source.size or 1, source.slide
         ends = (f"((own + {shift} + {a} - 1) // {a}) * {a} - 1" for shift in (1, size + 1))
         vs, ve = ("own", f"own + {size}") if a == 1 else ends

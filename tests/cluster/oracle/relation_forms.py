@@ -23,15 +23,18 @@ class Named:
 
 @dataclass(frozen=True)
 class Stream:
-    """A stream in FROM; `size` None: without a window."""
+    """A stream in FROM; `size` None: without a window; with `holds`, until the next one of the sensor."""
 
     alias: str
     name: str
     size: int | None
     slide: int = 1
+    holds: int | None = None
 
     @property
     def fjord(self) -> str:
+        if self.holds is not None:
+            return f"{self.name} VALID UNTIL NEXT BY sensor MAX {self.holds} US AS {self.alias}"
         slide = f" SLIDE {self.slide} US" if self.slide > 1 else ""
         window = "" if self.size is None else f" WINDOW(RANGE {self.size} US{slide})"
         return f"{self.name} AS {self.alias}{window}"
@@ -173,7 +176,11 @@ class Select:
         """How long, at most, a tuple matters."""
         found = 2
         for source in self.sources:
-            found += source.select.reach if isinstance(source, Computed) else (source.size or 0) + source.slide
+            found += (
+                source.select.reach
+                if isinstance(source, Computed)
+                else (source.holds or source.size or 0) + source.slide
+            )
         return found
 
 

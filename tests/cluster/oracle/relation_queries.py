@@ -25,6 +25,8 @@ Scope = list[Named]
 """Columns that an expression may read: `text` is the column with its alias."""
 
 WINDOWS = ((None, 1), (1, 1), (6, 1), (15, 1), (20, 10), (10, 10), (8, 4), (5, 15))
+HOLDS = (5, 15, 30)
+"""How long a tuple waits for the next one of its sensor."""
 LITERALS = {INTEGER: ("0", "1", "1", "2", "2", "3"), REAL: ("0.5", "1.5", "1.0"), TEXT: ("'a'", "'ab'", "'c'")}
 COMPARISONS = ("=", "<>", "<", "<=", ">", ">=")
 
@@ -115,7 +117,10 @@ class _Draw:
 
     def _stream(self, *, windowed: bool) -> Stream:
         size, slide = self.dice.choice(WINDOWS[2:] if windowed else WINDOWS)
-        return Stream(self._alias("t"), self.dice.choice(("traffic", "traffic", "weather")), size, slide)
+        alias, name = self._alias("t"), self.dice.choice(("traffic", "traffic", "weather"))
+        if windowed and self.dice.random() < 0.3:
+            return Stream(alias, name, None, holds=self.dice.choice(HOLDS))
+        return Stream(alias, name, size, slide)
 
     def _computed(self) -> Computed:
         dice = self.dice

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -17,12 +19,14 @@ from cluster.fjord.scalars import POLARS_TYPES
 from cluster.fjord.stored_rows import RowsInMemory
 from cluster.language.algebra import Node
 from cluster.local import engine
+from cluster.physical.rules import folded_queries
 from cluster.plan.epoch import Plan, PlannedQuery
 from cluster.storage.relation_versions import RelationVersions
 from protocols.wire.batches import DEFAULT_RATE_COLUMN
 from tests.cluster.oracle.relation_world import ALL_RELATIONS, STATIC, STREAMS, Arrival, History, Step, versions_of
 
 BUCKETS = 3
+LAG_US = 2
 FAILURE = "cannot be read"
 
 
@@ -50,7 +54,21 @@ class Answers:
 
 def run_history(folder: Path, history: History, queries: list[Asked]) -> Answers:
     """Run a history step by step."""
-    return _Hosts(folder, history, queries).run()
+    with cutting_after(LAG_US):
+        return _Hosts(folder, history, queries).run()
+
+
+@contextmanager
+def cutting_after(lag_us: int) -> Iterator[None]:
+    """Cut rows that wait once they lag so far behind: histories are shorter than the second of running plans."""
+    plain = folded_queries.nodes_of
+    folded_queries.nodes_of = partial(plain, lag_us=lag_us)
+    folded_queries._nodes.cache_clear()
+    try:
+        yield
+    finally:
+        folded_queries.nodes_of = plain
+        folded_queries._nodes.cache_clear()
 
 
 class _Hosts:

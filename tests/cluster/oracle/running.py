@@ -15,7 +15,8 @@ import polars as pl
 
 from cluster.fjord.batch import ALWAYS, NEVER, START, Batch
 from cluster.fjord.graph import Dataflow
-from cluster.fjord.instantiation import add_behind, empty_rows, operator_of, subscribed_operator
+from cluster.fjord.instantiation import empty_rows, operator_of, subscribed_operator
+from cluster.fjord.node_operators import add_behind
 from cluster.fjord.operators.lookup import Tables
 from cluster.fjord.queues import PushQueue
 from cluster.fjord.real_values import settled_rows

@@ -65,9 +65,12 @@ class OrderSql:
         return f"CASE WHEN {near} THEN {call.function}({argument}, {call.rows}) {over} ELSE {default or 'NULL'} END"
 
     def _framed(self, call: SequenceCall, argument: str | None) -> str:
-        order, kind, low = (self.stamp, "RANGE", call.range_us) if call.peers else (PLACE, "ROWS", call.rows)
+        order, kind, low, high = PLACE, "ROWS", call.rows, call.until_rows
+        if call.peers:
+            order, kind, low, high = self.stamp, "RANGE", call.range_us, call.until_us
         start = "UNBOUNDED" if low is None else str(low)
-        over = f"OVER ({self.partition} ORDER BY {order} {kind} BETWEEN {start} PRECEDING AND CURRENT ROW)"
+        end = f"{high} PRECEDING" if high else "CURRENT ROW"
+        over = f"OVER ({self.partition} ORDER BY {order} {kind} BETWEEN {start} PRECEDING AND {end})"
         if argument is None:
             return f"count(*) {over}"
         if call.function in ("first", "last"):

@@ -481,9 +481,11 @@ def _sequence_calls(draw: Any, schema: Schema, names: _Names) -> SequenceCall:
         st.sampled_from(((far + 1, None, False), (None, far + 1, True), (None, None, True), (None, None, False)))
     )
     known = function in ("first", "last") and draw(st.booleans())
+    until = draw(st.integers(0, min(each for each in (rows, range_us, 6) if each is not None)))
     return SequenceCall(
-        names.fresh(), function, column.name, kind, rows=rows, range_us=range_us, peers=peers, known=known
-    )
+        names.fresh(), function, column.name, kind, rows=rows, range_us=range_us, peers=peers, known=known,
+        until_rows=0 if peers else until, until_us=until if peers else 0,
+    )  # fmt: skip
 
 
 RANKED = ("arg_min", "arg_max")

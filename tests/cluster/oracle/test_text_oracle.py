@@ -26,9 +26,9 @@ from tests.cluster.oracle.text_queries import random_text
 from tests.cluster.oracle.text_running import accepted
 from tests.cluster.oracle.text_writing import written
 
-SEED = 20_261_126
+SEED = 20_261_201
 TEXTS = 10_000
-"""So many have everything in them; half of that is usually enough."""
+"""So many have everything in them, or nearly: this seed has, at 8,750."""
 AT_ONCE = 250
 
 REFUSALS = (
@@ -48,6 +48,7 @@ def test_random_texts_answer_what_they_mean() -> None:
     assert tally.paned > 0
 
 
+@pytest.mark.timeout(1_500)  # several minutes on a busy machine
 def test_all_that_the_language_accepts_is_drawn_and_all_that_is_drawn_is_accepted() -> None:
     drawn, refused, turns = Drawn(), Counter[str](), Turns()
     missing = drawn.missing()

@@ -15,20 +15,23 @@ SECOND_US = 1_000_000
 HOUR_US = 3_600 * SECOND_US
 TURN_US = int(datetime(2026, 3, 29, tzinfo=UTC).timestamp()) * SECOND_US
 """The day on which clocks in Berlin leap."""
+SKIP_US = int(datetime(2011, 12, 30, 10, tzinfo=UTC).timestamp()) * SECOND_US
+"""When clocks in Apia skip a day."""
 RUNS = 120
 
 
-def window_drawn(dice: random.Random) -> tuple[str, int]:
-    """Return a window that slides, and how far apart tuples are to be, in microseconds."""
+def window_drawn(dice: random.Random) -> tuple[str, int, int]:
+    """Return a window that slides, around which instant tuples are to be, and how far apart, in microseconds."""
     if dice.random() < 0.5:
         slide = dice.choice((1, 2, 5, 12))
         size = slide * dice.choice((1, 1, 2, 3)) + dice.choice((0, 0, 1))
         offset = f" OFFSET {dice.randrange(slide)} HOURS" if slide > 1 and dice.random() < 0.5 else ""
-        return f"RANGE {size} HOURS SLIDE {slide} HOURS{offset}", HOUR_US // 2
+        return f"RANGE {size} HOURS SLIDE {slide} HOURS{offset}", TURN_US, HOUR_US // 2
     unit, gap_us = dice.choice((("DAY", 5 * HOUR_US), ("WEEK", 40 * HOUR_US), ("MONTH", 150 * HOUR_US)))
     offset = dice.choice(("", " OFFSET 6 HOURS"))
-    zone = dice.choice((" AT TIME ZONE 'Europe/Berlin'", " AT TIME ZONE 'America/Sao_Paulo'"))
-    return f"RANGE {dice.choice((1, 1, 2))} {unit} SLIDE 1 {unit}{offset}{zone}", gap_us
+    zone = dice.choice(("Europe/Berlin", "America/Sao_Paulo", "Pacific/Apia"))
+    turn_us = SKIP_US if zone == "Pacific/Apia" else TURN_US
+    return f"RANGE {dice.choice((1, 1, 2))} {unit} SLIDE 1 {unit}{offset} AT TIME ZONE '{zone}'", turn_us, gap_us
 
 
 def instant_us(text: str) -> int:
@@ -39,8 +42,8 @@ def instant_us(text: str) -> int:
 @seeds(RUNS)
 def test_a_row_is_of_the_tuples_between_its_bounds(seed: int) -> None:
     dice = random.Random(f"bounds/{seed}")
-    window, gap_us = window_drawn(dice)
-    drawn = [TURN_US - 6 * gap_us + dice.randrange(14 * gap_us) for _ in range(dice.randrange(1, 25))]
+    window, turn_us, gap_us = window_drawn(dice)
+    drawn = [turn_us - 6 * gap_us + dice.randrange(14 * gap_us) for _ in range(dice.randrange(1, 25))]
     # Some at the very bounds of hours.
     stamps = sorted({stamp // HOUR_US * HOUR_US if dice.random() < 0.3 else stamp for stamp in drawn})
     tuples = [(stamp, dice.choice("ab"), dice.randrange(9)) for stamp in stamps]

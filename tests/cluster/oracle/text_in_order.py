@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from cluster.language.sequence_calls import SequenceCall, SequenceFunction
 from protocols.wire.streams import FieldType
@@ -168,23 +169,23 @@ class InOrderDrawing:
         dice = self._dice
         value, known = self._value(), dice.random() < 0.5
         function: SequenceFunction = dice.choice(("first", "last"))
-        over, rows, range_us, peers = self._framed()
+        over, frame = self._framed()
         name = "FIRST_VALUE" if function == "first" else LAST_VALUE
         written = f"{name}({value.text})"
         if known:
             written = dice.choice((f"{name}({value.text} IGNORE NULLS)", f"{written} IGNORE NULLS"))
-        call = SequenceCall("", function, "", value.type, "", rows, range_us, peers, None, None, known)
+        call = SequenceCall("", function, "", value.type, known=known, **frame)
         return Called(f"{written} {over}", ((call, value.sql, None),), "{}", value.type, value.reads)
 
     def _running(self) -> Called:
         dice = self._dice
-        over, rows, range_us, peers = self._framed()
+        over, frame = self._framed()
         function: SequenceFunction = dice.choice(("count", "sum", "avg", "min", "max"))
         value = self._value(*((INTEGER, REAL) if function in ("sum", "avg") else ()))
         if function in ("sum", "avg") and (value.wild or value.exactness is not Exactness.EVEN):
             value = Value("2", "2::BIGINT", INTEGER)
         kind = {"count": INTEGER, "avg": REAL}.get(function, value.type)
-        call = SequenceCall("", function, "", kind, "", rows, range_us, peers)
+        call = SequenceCall("", function, "", kind, **frame)
         text, sql, reads = value.text, value.sql, value.reads
         if function == "count" and dice.random() < 0.4:
             text, sql, reads = "*", None, ()
@@ -197,24 +198,37 @@ class InOrderDrawing:
         written = f"{function.upper()}({text}){filtered} {over}"
         return Called(written, ((call, sql, None),), "{}", kind, reads)
 
-    def _framed(self) -> tuple[str, int | None, int | None, bool]:
-        """Return OVER with a frame, and the frame."""
+    def _framed(self) -> tuple[str, dict[str, Any]]:
+        """Return OVER with a frame, and the frame as a :class:`SequenceCall` has it."""
         dice = self._dice
         far = dice.choice((1, 2, 5))
         ordered = dice.random() < 0.5
         kind = dice.choice(("rows", "range", "all rows", "all", "none"))
         if kind == "none":
-            return self._over(order=True), None, None, True
-        word = "ROWS" if "rows" in kind else "RANGE"
-        low = "UNBOUNDED" if kind.startswith("all") else str(far)
-        if kind == "range":
-            written = spelling.duration(dice, far)
-            number, _, unit = written.partition(" ")
-            low = dice.choice((written, f"INTERVAL '{number}' {unit}", f"INTERVAL '{written}'"))
-        short = f"{word} {low} PRECEDING"
-        frame = short if dice.random() < 0.4 else f"{word} BETWEEN {low} PRECEDING AND CURRENT ROW"
-        over = self._over(order=ordered, frame=frame)
-        return over, far if kind == "rows" else None, far if kind == "range" else None, word == "RANGE"
+            return self._over(order=True), {"peers": True}
+        by_time = "rows" not in kind
+        word = "RANGE" if by_time else "ROWS"
+        low = "UNBOUNDED" if kind.startswith("all") else self._bound(far, by_time=by_time)
+        call: dict[str, Any] = {"peers": by_time}
+        if kind in ("rows", "range"):
+            call["range_us" if by_time else "rows"] = far
+        ends = dice.random()
+        frame = f"{word} {low} PRECEDING"
+        if ends < 0.3:
+            until = dice.randint(0, far)
+            call["until_us" if by_time else "until_rows"] = until
+            frame = f"{word} BETWEEN {low} PRECEDING AND {self._bound(until, by_time=by_time)} PRECEDING"
+        elif ends < 0.7:
+            frame = f"{word} BETWEEN {low} PRECEDING AND CURRENT ROW"
+        return self._over(order=ordered, frame=frame), call
+
+    def _bound(self, far: int, *, by_time: bool) -> str:
+        """Return how far away a frame begins or ends, as it is written."""
+        if not by_time or not far:
+            return str(far)
+        written = spelling.duration(self._dice, far)
+        number, _, unit = written.partition(" ")
+        return self._dice.choice((written, f"INTERVAL '{number}' {unit}", f"INTERVAL '{written}'"))
 
 
 def _reads(values: Sequence[Value]) -> tuple[int, ...]:

@@ -352,7 +352,7 @@ class Items:
             clauses.append(extent.text)
             rows = rows_of(extent, columns, item.mark)
             item = replace(item, extent=extent, width=len(rows))
-            if not may_keep(window) or dice.random() < 0.6:
+            if not may_keep(window) or dice.random() < 0.4:
                 return item, rows
             keep = self._extents.keep()
             clauses.append(keep)

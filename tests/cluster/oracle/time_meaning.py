@@ -7,6 +7,7 @@ them: so those without a zone, with one, and intervals cannot be taken for each 
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from fractions import Fraction
 from zoneinfo import ZoneInfo
 
 import duckdb
@@ -35,7 +36,6 @@ MACROS = (
         THEN date_diff('day', date_trunc('week', make_timestamp(a)), date_trunc('week', make_timestamp(b))) // 7
         ELSE date_diff(u, make_timestamp(a), make_timestamp(b)) END""",
     "CREATE OR REPLACE MACRO f_text(us, p) AS strftime(make_timestamp(us), p)",
-    "CREATE OR REPLACE MACRO f_near(x) AS f_iv(TRY_CAST(round_even(CASE WHEN isfinite(x) THEN x END, 0) AS HUGEINT))",
     "CREATE OR REPLACE MACRO f_parsed(s) AS f_ts(epoch_us(TRY_CAST(trim(s) AS TIMESTAMPTZ)))",
     # The sign, hours and minutes without a bound, seconds with their fraction, without zeros at its end.
     """CREATE OR REPLACE MACRO f_duration(us) AS CASE WHEN us = 0 THEN 'PT0S' WHEN us IS NOT NULL THEN 'PT' ||
@@ -54,9 +54,35 @@ def connected() -> duckdb.DuckDBPyConnection:
     connection.execute("SET TimeZone = 'UTC'")
     for macro in MACROS:
         connection.execute(macro)
-    for name, function in (("f_local", local), ("f_instant", instant)):
-        connection.create_function(name, function, ["BIGINT", "VARCHAR"], "BIGINT", null_handling="special")
+    for name, function, second in (
+        ("f_local", local, "VARCHAR"),
+        ("f_instant", instant, "VARCHAR"),
+        ("f_times", times, "DOUBLE"),
+        ("f_parts", parts, "DOUBLE"),
+        ("f_whole_parts", parts, "BIGINT"),
+    ):
+        connection.create_function(name, function, ["BIGINT", second], "BIGINT", null_handling="special")
+    connection.create_function("f_seconds", seconds, ["BIGINT"], "DOUBLE", null_handling="special")
     return connection
+
+
+def times(interval: int | None, number: float | None) -> int | None:
+    """Return an interval times a number: the exact product, rounded to the nearest microsecond, of two the even one."""
+    return None if interval is None or number is None else _near(interval * Fraction(number))
+
+
+def parts(interval: int | None, number: float | None) -> int | None:
+    """Return an interval divided by a number, likewise."""
+    return None if interval is None or not number else _near(interval / Fraction(number))
+
+
+def seconds(us: int | None) -> float | None:
+    """Return microseconds in seconds: Python's division of integers is rounded once."""
+    return None if us is None else us / 1_000_000
+
+
+def _near(exact: Fraction) -> int | None:
+    return found if abs(found := round(exact)) <= LONGEST else None
 
 
 def local(us: int | None, zone: str) -> int | None:

@@ -24,26 +24,36 @@ CALLED = {
     **{part: part for part in ("YEAR", "QUARTER", "MONTH", "WEEK", "DAY", "HOUR", "MINUTE", "SECOND")},
     "DAYOFYEAR": "DOY", "DAYOFMONTH": "DAY",
 }  # fmt: skip
-ZONES = ("Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Asia/Kolkata", "Africa/Casablanca", "UTC")
+ZONES = (
+    "Europe/Berlin",
+    "America/New_York",
+    "Australia/Lord_Howe",
+    "Asia/Kolkata",
+    "Africa/Casablanca",
+    "Pacific/Apia",
+    "UTC",
+)
 LITERALS = (
     "2026-03-29 02:30:00+01:00", "2026-10-25T00:30:00Z", "1969-12-31 23:59:59.999999", "2024-02-29", "1600-02-29T12:00Z",
     "0001-01-01 00:00", "9999-12-31 23:59:59.999999", "1900-02-28 23:00-05", "2026-03-08 07:00:00.5",
 )  # fmt: skip
 DURATIONS = (
     ("'5' MINUTE", 300 * 10**6), ("90 SECONDS", 90 * 10**6), ("'1 hour 30 minutes'", 5400 * 10**6), ("'-2' DAYS", -172_800 * 10**6),
-    ("'1.5' HOUR", 5400 * 10**6), ("1 US", 1), ("'36000 days'", 36_000 * 86_400 * 10**6), ("'PT1H0.5S'", 3_600_500_000), ("0 WEEKS", 0),
+    ("'1.5' HOUR", 5400 * 10**6), ("1 US", 1), ("'36000 days'", 36_000 * 86_400 * 10**6), ("'1.1' SECOND", 1_100_000), ("'13343998 days 0.000001 seconds'", 13_343_998 * 86_400 * 10**6 + 1), ("'PT1H0.5S'", 3_600_500_000), ("0 WEEKS", 0),
     ("'1 12:30' DAY TO MINUTE", 131_400 * 10**6), ("'-12:30:05.25' HOUR TO SECOND", -45_005_250_000), ("'90:59' MINUTE TO SECOND", 5459 * 10**6),
 )  # fmt: skip
 PATTERNS = (
     ("STRFTIME", "%Y-%m-%d %H:%M:%S.%f", "%Y-%m-%d %H:%M:%S.%f"), ("STRFTIME", "%j|%a|%A|%b|%B|%I %p|%%", "%j|%a|%A|%b|%B|%I %p|%%"),
     ("STRFTIME", "%G-W%V-%u", "%G-W%V-%u"), ("STRFTIME", "%F %T", "%Y-%m-%d %H:%M:%S"),
     ("DATE_FORMAT", "yyyy-MM-dd''T''HH:mm:ss.SSSSSS", "%Y-%m-%dT%H:%M:%S.%f"), ("DATE_FORMAT", "EEE, dd MMM yyyy hh a, DDD 100%", "%a, %d %b %Y %I %p, %j 100%%"),
+    ("DATE_FORMAT", "hh ''o''''clock'' a, ''''yyyy", "%I o''clock %p, ''%Y"), ("TO_CHAR", r'HH24 "say \"hi\"" \"DD\"', '%H say "hi" "%d"'),
     ("TO_CHAR", "YYYY-MM-DD HH24:MI:SS.US", "%Y-%m-%d %H:%M:%S.%f"), ("TO_CHAR", 'Dy DD Mon, HH12 AM "of day" DDD', "%a %d %b, %I %p of day %j"),
     ("TO_CHAR", "IYYY IW ID", "%G %V %u"),
 )  # fmt: skip
 READ = (
     ("dd.MM.yyyy HH:mm", r"\d\d\.\d\d\.\d{{4}} \d\d:\d\d", "%d.%m.%Y %H:%M"),
     ("yyyy-MM-dd", r"\d{{4}}-\d\d-\d\d", "%Y-%m-%d"),
+    ("dd.MM.yyyy ''o''''clock'' HH:mm", r"\d\d\.\d\d\.\d{{4}} o''clock \d\d:\d\d", "%d.%m.%Y o''clock %H:%M"),
     ("yyyyMMdd''T''HHmmssSSSSSS", r"\d{{8}}T\d{{12}}", "%Y%m%dT%H%M%S%f"),
 )
 """Patterns by which texts are read, regular expressions for these, and DuckDB's."""
@@ -194,7 +204,7 @@ def _parsed(drawing: Drawing, depth: int) -> Time:
 
 def _epoch(drawing: Drawing, depth: int) -> Time:
     operand = drawing.of(drawing.dice.choice((*INSTANTS, INTERVAL)), depth)
-    return _made(REAL, "EXTRACT(EPOCH FROM {0})", "(CAST({0} AS DOUBLE) / 1000000.0::DOUBLE)", operand)
+    return _made(REAL, "EXTRACT(EPOCH FROM {0})", "f_seconds({0})", operand)
 
 
 def _compared(drawing: Drawing, depth: int) -> Time:
@@ -269,9 +279,9 @@ FORMS: dict[FieldType, tuple[Form, ...]] = {
         _form(INTERVAL, "-{0}", "(-{0})", INTERVAL),
         _form(INTERVAL, "{0} * {1}", "f_iv({0}::HUGEINT * {1})", INTERVAL, INTEGER),
         _form(INTERVAL, "{1} * {0}", "f_iv({0}::HUGEINT * {1})", INTERVAL, INTEGER),
-        _form(INTERVAL, "{0} * {1}", "f_near({0}::DOUBLE * {1})", INTERVAL, REAL),
-        _form(INTERVAL, "{0} / {1}", "f_near({0}::DOUBLE / nullif({1}, 0))", INTERVAL, REAL),
-        _form(INTERVAL, "{0} / {1}", "f_near({0}::DOUBLE / nullif({1}, 0)::DOUBLE)", INTERVAL, INTEGER),
+        _form(INTERVAL, "{0} * {1}", "f_times({0}, {1})", INTERVAL, REAL),
+        _form(INTERVAL, "{0} / {1}", "f_parts({0}, {1})", INTERVAL, REAL),
+        _form(INTERVAL, "{0} / {1}", "f_whole_parts({0}, {1})", INTERVAL, INTEGER),
     ),
     INTEGER: (_part, _part, _called, _called, _steps, _steps, _whole, *LEAVES[INTEGER]),
     REAL: (_epoch, _epoch, *LEAVES[REAL]),

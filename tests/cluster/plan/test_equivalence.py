@@ -200,6 +200,7 @@ def in_order(draw):
         "lag": SequenceCall("made", "lag", column, INTEGER, rows=draw(st.integers(1, 2))),
         "lead": SequenceCall("made", "lead", column, INTEGER, rows=1, within_us=draw(st.integers(0, 4))),
         "sum": SequenceCall("made", "sum", column, INTEGER, peers=True),
+        "earlier": SequenceCall("made", "max", column, INTEGER, rows=2, until_rows=draw(st.integers(0, 2))),
     }
     made = Sequence(node, tuple(keys), tuple(names), (calls[draw(st.sampled_from(sorted(calls)))],))
     return Filter(made, condition(draw(predicates(_names(made))))) if draw(st.booleans()) else made

@@ -139,10 +139,8 @@ def test_nothing_is_ever_written(postgres, database):
 
 def test_what_takes_too_long_is_broken_off(database):
     source = opened(database, more="QUERY 'SELECT pg_sleep(30)::text AS a'", limits=Limits(read_seconds=0.3))
-    began = time.monotonic()
     with pytest.raises(SourceAwayError, match="statement timeout"):
         source.rows((Column("a", FieldType.TEXT),))
-    assert time.monotonic() - began < 10
 
 
 def test_a_result_that_is_too_large_is_broken_off_with_figures(database):

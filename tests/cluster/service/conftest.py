@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import sqlite3
+import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -38,13 +39,17 @@ from cluster.service.http.sensor_questions import SensorQuestions
 from cluster.service.publishing.published import LostResults
 from cluster.service.queries.query_service import QueryService
 from cluster.service.registry.registry import Registry
-from cluster.service.running.engine import Engine
+from cluster.service.running.engine import Engine, notes_in
+from cluster.service.running.overrun_watch import OverrunWatch
 from cluster.service.running.parts import ClusterParts
 from cluster.service.running.settings import ClusterSettings
 from cluster.storage.budgets import Budget
 from cluster.storage.results_retention import ResultsRetention
 from cluster.storage.stream_tables import arrow_schema
 from protocols.mqtt.link import LinkError, Message
+from protocols.security.certificates import Purpose, issue, make_authority
+from protocols.security.private_files import PUBLIC, SECRET, write_file
+from protocols.security.tls import TlsFiles
 from protocols.wire import topics
 from protocols.wire.catalog import StreamOffer
 from protocols.wire.frames import encode
@@ -119,6 +124,7 @@ class Service:
         self.publishers: Any = SimpleNamespace(
             published_rows=0,
             unpublished_commits=0,
+            unpublished_commits_of=lambda _: 0,
             lost=LostResults(),
             connected=True,
             trouble=None,
@@ -164,6 +170,7 @@ class Service:
             "billing": self.billing,
             "publishers": self.publishers,
             "engine": Engine(settings, self.registry.folder, self.registry, results, 4),
+            "overruns": OverrunWatch(notes_in(self.registry.folder), results, self.queries.set_aside),
         }
         return ClusterParts(**{**made, **others})
 
@@ -189,3 +196,15 @@ async def service(tmp_path: Path) -> AsyncIterator[Service]:
     yield found
     with contextlib.suppress(StorageError, sqlite3.ProgrammingError):  # a test may have closed it
         found.registry.close()  # select() knows no file above 1,023, and there are many tests
+
+
+@pytest.fixture(scope="module")
+def tls(tmp_path_factory: pytest.TempPathFactory) -> TlsFiles:
+    """The files of a server, and its authority in place of the clients'."""
+    folder, now = tmp_path_factory.mktemp("tls"), time.time()
+    authority = make_authority("Test", now=now, days=30)
+    pair = issue(authority, "api", Purpose.SERVER, hosts=["localhost"], now=now, days=20)
+    write_file(folder / "ca.crt", authority.certificate, mode=PUBLIC)
+    write_file(folder / "api.crt", pair.certificate, mode=PUBLIC)
+    write_file(folder / "api.key", pair.key, mode=SECRET)
+    return TlsFiles(str(folder / "ca.crt"), str(folder / "api.crt"), str(folder / "api.key"))

@@ -18,6 +18,7 @@ from cluster.service.http.connection_bounds import ConnectionBounds
 from cluster.service.http.guard import LINGER_SECONDS, guarded
 from cluster.service.http.listening import ApiServer, api_config, listen
 from cluster.service.http.request_bodies import MOST_BYTES
+from protocols.security.tls import TlsFiles, client_context
 from tests.cluster.service.conftest import Service, guarded_api
 
 TOKEN = "the-right-token"
@@ -28,16 +29,18 @@ PATIENCE = 10.0
 class Server:
     """An API that is served on a port of this machine."""
 
-    def __init__(self, port: int, admission: Admission) -> None:
+    def __init__(self, port: int, admission: Admission, tls: TlsFiles | None = None) -> None:
         self.port = port
         self.admission = admission
+        self._context = None if tls is None else client_context(TlsFiles(tls.authority))
 
     @property
     def refused(self) -> dict[Refusal, int]:
         return dict(self.admission.refused)
 
     async def connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        return await asyncio.open_connection("127.0.0.1", self.port)
+        name = None if self._context is None else "localhost"
+        return await asyncio.open_connection("127.0.0.1", self.port, ssl=self._context, server_hostname=name)
 
     async def send(self, *pieces: bytes) -> tuple[int, dict[str, Any]]:
         """Send bytes in one connection; return status and body of the first response, without sending any more."""
@@ -61,17 +64,20 @@ async def response(reader: asyncio.StreamReader) -> tuple[int, dict[str, Any]]:
 
 
 @asynccontextmanager
-async def served(service: Service, token: str | None = TOKEN, **settings: Any) -> AsyncIterator[Server]:
+async def served(
+    service: Service, token: str | None = TOKEN, *, tls: TlsFiles | None = None, **settings: Any
+) -> AsyncIterator[Server]:
     admission = Admission(Tokens(token))
     bounds = {name: settings.pop(name) for name in ("head_seconds", "most_connections") if name in settings}
     api = guarded_api(service.parts(), admission, **settings)
-    server = ApiServer(api_config(api, ConnectionBounds(admission.count, **bounds)))
+    own = None if tls is None else TlsFiles(None, tls.certificate, tls.key)
+    server = ApiServer(api_config(api, ConnectionBounds(admission.count, **bounds), tls=own))
     listening = listen("127.0.0.1", 0)
     serving = asyncio.create_task(server.serve(sockets=[listening]))
     try:
         while not server.started:  # noqa: ASYNC110 - the server has no event for it
             await asyncio.sleep(0.01)
-        yield Server(listening.getsockname()[1], admission)
+        yield Server(listening.getsockname()[1], admission, tls)
     finally:
         server.should_exit = True
         await serving

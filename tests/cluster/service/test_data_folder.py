@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sqlite3
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import pytest
 
 from cluster.errors import StorageError
 from cluster.physical.plan_files import PlanFiles
-from cluster.service.data_folder.folder import FolderPathError, check_path
+from cluster.service.data_folder.folder import FolderMovedError, FolderPathError, check_path, open_folder
 from cluster.service.data_folder.format import (
     FORMAT,
     MARKER,
@@ -143,3 +144,43 @@ def test_tables_in_any_other_folder_are_found_again(tmp_path: Path, name: str) -
     again.append([rows(2)], at(2), {("p", "e"): 2})
     assert len(list((tmp_path / name).rglob("*.parquet"))) == 2
     assert again.last_sequence("p", "e") == 2
+
+
+def test_a_copied_folder_is_refused_unchanged_until_it_is_adopted(tmp_path: Path) -> None:
+    original, copy = tmp_path / "a", tmp_path / "b"
+    open_folder(original).close()
+    shutil.copytree(original, copy)
+    before = contents(copy)
+    for _ in range(2):  # it is locked no more
+        with pytest.raises(FolderMovedError, match=str(original)) as caught:
+            ClusterServer(ClusterSettings(folder=copy))
+        assert "--adopt" in str(caught.value.hint)
+    assert contents(copy) == before
+    ClusterServer(ClusterSettings(folder=copy, adopt=True)).close()
+    ClusterServer(ClusterSettings(folder=copy)).close()
+    original.rename(tmp_path / "c")
+    open_folder(tmp_path / "c").close()
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("lock", "registry.sqlite", "registry.sqlite-wal", MARKER, "counters-link.json", "plans/1.unfinished"),
+        *("streams/x", "results/x"),
+    ],
+)
+def test_nothing_is_written_through_a_link(tmp_path: Path, name: str) -> None:
+    link, other = tmp_path / "d" / name, tmp_path / "other"
+    link.parent.mkdir(parents=True)
+    link.symlink_to(other)
+    with pytest.raises(StorageError, match=f"{name} is a link to a file"):
+        ClusterServer(ClusterSettings(folder=tmp_path / "d"))
+    assert not other.exists()
+    assert len(list((tmp_path / "d").iterdir())) == 1
+
+
+def test_folders_in_a_data_folder_may_be_links(tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "d").mkdir()
+    (tmp_path / "d" / "streams").symlink_to(tmp_path / "elsewhere")
+    ClusterServer(ClusterSettings(folder=tmp_path / "d")).close()

@@ -284,6 +284,9 @@ def test_the_commands_set_and_show_it(monkeypatch: pytest.MonkeyPatch) -> None:
         def reset_gone_after(self, name: str) -> None:
             calls.append((name,))
 
+        def status(self) -> dict[str, Any]:
+            return {}
+
         def streams(self) -> list[dict[str, Any]]:
             return [shown]
 

@@ -15,8 +15,9 @@ from cluster.physical.nodes import Host
 from cluster.physical.plan_files import PlanFiles
 from cluster.service.data_folder.format import REGISTRY
 from cluster.service.publishing.publication import Publication
-from cluster.service.publishing.published import LostResults, Published
+from cluster.service.publishing.published import LostResults, Position, Published
 from cluster.service.publishing.publisher_channel import Report
+from cluster.service.publishing.shares import shard_of
 from cluster.service.registry.registry import Registry
 from cluster.service.running.settings import ClusterSettings
 from cluster.service.server import ClusterServer
@@ -72,16 +73,29 @@ def test_status_and_metrics_show_each_publisher_and_the_slowest_for_all(tmp_path
         for number in range(4):
             server.parts.results.append(pl.DataFrame(row), number)
         publishers = server.parts.publishers
-        for each, report in zip(publishers.each, (Report(4, 3, connected=True), Report(1, 2)), strict=True):
+        for each, report in zip(
+            publishers.each,
+            (Report(4, 3, connected=True), Report(1, 2, front=3, queries_behind=2, behind={"q": 1})),
+            strict=True,
+        ):
             each.progress.last = report
         status = publishers.status()
         assert (status["published_version"], status["unpublished_commits"]) == (1, 3)
         assert [(each["number"], each["rows_published"]) for each in status["publishers"]] == [(0, 3), (1, 2)]
         assert [each["unpublished_commits"] for each in status["publishers"]] == [0, 3]
+        assert [each["unpublished_commits_in_front"] for each in status["publishers"]] == [0, 1]
+        assert [each["queries_behind"] for each in status["publishers"]] == [{}, {"q": 3}]
+        other = next(name for name in map(str, range(99)) if shard_of(name) % 2 == 0)
+        assert shard_of("q") % 2 == 1
+        assert [publishers.unpublished_commits_of(name) for name in ("q", other)] == [3, 0]
+        unnamed = next(name for name in map(str, range(99)) if shard_of(name) % 2 == 1)
+        assert publishers.unpublished_commits_of(unnamed) is None, "one more is behind that has no name"
         assert not status["publisher"]["running"]
         assert publishers.trouble == "publisher 0 of 2 does not run: it has not been started yet"
         shown = generate_latest(server.metrics.registry).decode()
         assert 'fjord_publisher_unpublished_commits{publisher="1"} 3.0' in shown
+        assert 'fjord_publisher_front_unpublished_commits{publisher="1"} 1.0' in shown
+        assert 'fjord_publisher_queries_behind{publisher="1"} 2.0' in shown
         assert 'fjord_publisher_rows_total{publisher="0"} 3.0' in shown
         assert "fjord_results_published_rows_total 5.0" in shown
         assert "fjord_results_unpublished_commits 3.0" in shown
@@ -108,4 +122,4 @@ def test_the_position_of_an_earlier_program_is_taken_over_once(tmp_path: Path) -
         assert server.parts.publishers.status()["published_version"] == wanted.version
         assert server.parts.publishers.lost.rows == 4
         server.close()
-        Publication(tmp_path).note(3)
+        Publication(tmp_path).note(Position(3))

@@ -12,6 +12,7 @@ from cluster.language.algebra import Source
 from cluster.language.columns import Column
 from cluster.plan.epoch import Plan, PlannedQuery
 from cluster.service.publishing.publication import Publication, rewind
+from cluster.service.publishing.published import Position
 from cluster.service.registry.lost_versions import newest_known_versions, replace_lost_versions
 from cluster.storage.archived_log import LOG
 from cluster.storage.results_table import ResultsTable
@@ -64,7 +65,7 @@ async def test_the_publisher_goes_on_with_the_results_that_remain(tmp_path: Path
     results, link = ResultsTable(str(tmp_path / "results"), "f"), FlakyLink()
     for micro_batch in range(3):
         results.append(answers(("q", micro_batch)), micro_batch)
-    Publication(tmp_path).note(3)
+    Publication(tmp_path).note(Position(3))
     lose(results.root, 2)
     for _ in range(2):
         rewind(tmp_path, ResultsTable(results.root, "f").version)

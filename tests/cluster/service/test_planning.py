@@ -129,13 +129,13 @@ async def test_the_turn_of_a_caller_that_went_away_is_that_of_the_next(monkeypat
     waits, given, last = [
         await send(place, Asker(name, admin=False), partial(order.append, name)) for name in ("waits", "given", "last")
     ]
-    pass_on = place._pass_on
+    pass_on = place._turns._pass_on
 
     def then_cancel() -> None:
         pass_on()
         given.cancel()  # it has the turn, and has not begun
 
-    monkeypatch.setattr(place, "_pass_on", then_cancel)
+    monkeypatch.setattr(place._turns, "_pass_on", then_cancel)
     waits.cancel()
     held.let_go.set()
     await asyncio.wait([first, waits, given, last])

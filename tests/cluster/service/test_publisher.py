@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
 import polars as pl
 import pytest
 from pyarrow import parquet
 
+from cluster.errors import StorageError
 from cluster.fjord.batch import instant_text
-from cluster.service.publishing import result_chunks
-from cluster.service.publishing.publication import Publication
+from cluster.service.publishing import result_chunks, turns
+from cluster.service.publishing.publication import FILE, Publication, published_of
+from cluster.service.publishing.published import Position, Published
 from cluster.service.publishing.publisher import Publisher
 from cluster.service.publishing.result_messages import Extras, stored_results
-from cluster.storage import archived_log, delta_tables, retention
+from cluster.service.publishing.shares import ALL_SHARDS, shard_of
+from cluster.storage import archived_log, committed_results, delta_tables, retention
 from cluster.storage.appending import OutcomeUnknownError
 from cluster.storage.committed_results import CommittedResults
 from cluster.storage.compaction import Compaction
@@ -188,7 +192,7 @@ async def test_errors_go_to_the_errors_topic(tmp_path: Path) -> None:
     (message,) = link.published
     assert message.topic == topics.query_errors("q")
     assert msgspec.json.decode(message.payload) == {
-        "query": "q", "sequence": 1, "at": instant_text(0), "error": "division went wrong"
+        "query": "q", "sequence": 1, "at": instant_text(0), "end": instant_text(1), "error": "division went wrong"
     }  # fmt: skip
 
 
@@ -362,3 +366,177 @@ async def test_nothing_is_published_that_is_not_on_disk(tmp_path: Path, monkeypa
     assert it.table.committed(0)
     assert await it.publish()
     assert sequences(link) == [1]
+
+
+TURN = 2 * CHUNK
+HEAVY = 20 * TURN
+
+
+@pytest.fixture
+def short_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(turns, "TURN_ROWS", TURN)
+    monkeypatch.setattr(turns, "TURNS_ALONE", 1)
+    monkeypatch.setattr(committed_results, "ROWS_AT_ONCE", CHUNK)
+
+
+def answers_of(**counts: int) -> pl.DataFrame:
+    """Return rows of queries, one query after the other."""
+    return pl.concat([answers(count).with_columns(pl.lit(name).alias("query")) for name, count in counts.items()])
+
+
+def numbers_of(link: FlakyLink, query: str) -> list[int]:
+    return [message["sequence"] for message in decoded(link) if message["query"] == query]
+
+
+@pytest.mark.usefixtures("short_turns")
+async def test_a_query_with_very_many_rows_keeps_no_other_waiting(tmp_path: Path) -> None:
+    #  commits   [ q q q q q ... q a a b ][ a b ][ q a b ]
+    #  link      [ q q | a a b | a b | a b ][ q q ][ q q ] ...
+    link = FlakyLink()
+    it = Publishing(tmp_path, link)
+    it.table.append(answers_of(q=HEAVY, a=2, b=1), 0)
+    it.table.append(answers_of(a=1, b=1), 1)
+    it.table.append(answers_of(q=1, a=1, b=1), 2)
+    assert await it.publish()
+    assert (numbers_of(link, "a"), numbers_of(link, "b")) == ([1, 2, 3, 4], [1, 2, 3])
+    assert len(numbers_of(link, "q")) <= 2 * TURN + 2 * CHUNK, "what was published in front, and a turn behind"
+    assert it.publisher.position == (3, 0)
+    assert it.publisher.turns.behind().keys() == {"q"}
+    found = published_of(tmp_path).versions(ALL_SHARDS)
+    assert found == {shard: 0 if shard == shard_of("q") else 3 for shard in ALL_SHARDS}
+    it.table.append(answers_of(a=5, q=3), 3)
+    while await it.publish():
+        pass
+    assert numbers_of(link, "q") == list(range(1, HEAVY + 5))
+    assert numbers_of(link, "a") == list(range(1, 10))
+    assert published_of(tmp_path).versions(ALL_SHARDS) == dict.fromkeys(ALL_SHARDS, 4)
+    it.table.append(answers_of(q=3, a=1), 4)
+    assert await it.publish()
+    assert not it.publisher.turns.behind(), "it goes on with the others"
+    assert numbers_of(link, "q")[-1] == HEAVY + 7
+
+
+@pytest.mark.usefixtures("short_turns")
+async def test_front_and_queries_behind_publish_at_the_same_time(tmp_path: Path) -> None:
+    #  link   acknowledges no row of q's after its first turn behind; those of a go on
+    class Holding(FlakyLink):
+        counts: ClassVar[Counter[str]] = Counter()
+        go_on = asyncio.Event()
+
+        async def publish_frames(self, frames: PublishFrames) -> None:
+            await super().publish_frames(frames)
+            found = Counter(message.topic for message in messages_of(frames))
+            self.counts.update(found)
+            if topics.results("q") in found and self.counts[topics.results("q")] > 2 * TURN:
+                await self.go_on.wait()
+
+    async def until(reached: Callable[[], bool]) -> None:
+        while not reached():  # noqa: ASYNC110 - rows are read in a thread
+            await asyncio.sleep(0)
+
+    link = Holding()
+    it = Publishing(tmp_path, link)
+    it.table.append(answers_of(q=HEAVY, a=1), 0)
+    it.publisher.announce(it.table.version)
+    running = asyncio.create_task(it.publisher.run())
+    async with asyncio.timeout(TIME_LIMIT_SECONDS):
+        await until(lambda: link.counts[topics.results("q")] > 2 * TURN)
+        for number in range(1, 4):
+            it.table.append(answers_of(a=1), number)
+            it.publisher.announce(it.table.version)
+            await until(lambda number=number: link.counts[topics.results("a")] == number + 1)
+        assert "q" in it.publisher.turns.behind()
+        link.go_on.set()
+        await until(lambda: it.publication.now == Published(4))
+        it.publisher.stop()
+        await running
+    assert numbers_of(link, "q") == list(range(1, HEAVY + 1))
+    assert it.publisher.published_rows == HEAVY + 4
+
+
+@pytest.mark.usefixtures("short_turns")
+async def test_queries_that_are_behind_take_turns(tmp_path: Path) -> None:
+    link = FlakyLink()
+    it = Publishing(tmp_path, link)
+    it.table.append(answers_of(p=10 * TURN, q=10 * TURN), 0)
+    for _ in range(4):
+        await it.publish()
+    assert min(len(numbers_of(link, name)) for name in "pq") >= 3 * TURN - CHUNK
+    assert max(len(numbers_of(link, name)) for name in "pq") <= 3 * TURN + CHUNK
+
+
+@pytest.mark.usefixtures("short_turns")
+async def test_few_rows_come_again_after_a_kill(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    #  q in one commit, noted every so many rows of it; killed in the middle
+    monkeypatch.setattr("cluster.service.publishing.publication.ROWS_BETWEEN_NOTES", TURN)
+    link = FlakyLink(fails_after=HEAVY // 2)
+    it = Publishing(tmp_path, link)
+    it.table.append(answers_of(q=HEAVY, a=1), 0)
+
+    async def publish_all() -> None:
+        while await it.publish():
+            pass
+
+    with pytest.raises(BrokenOffError):
+        await publish_all()
+    before = len(numbers_of(link, "q"))
+    on_disk = msgspec.json.decode((tmp_path / FILE).read_bytes(), type=Published)
+    assert before - TURN - 3 * CHUNK <= on_disk.row <= before
+    assert on_disk.version == 0
+    assert on_disk.ahead == dict.fromkeys(ALL_SHARDS - {shard_of("q")}, 1), "others are not published again"
+    again = Publishing(tmp_path, link)
+    while await again.publish():
+        pass
+    assert numbers_of(link, "a") == [1]
+    found = numbers_of(link, "q")
+    assert found[before] == on_disk.row + 1
+    assert found[before:] == list(range(on_disk.row + 1, HEAVY + 1))
+
+
+@pytest.mark.usefixtures("short_turns")
+async def test_commits_that_are_gone_behind_count_once(tmp_path: Path) -> None:
+    #  commits   [ 1: q ... ][ 2 ][ 3: gone ][ 4 ]     the front loses 3, then q does, and 2, which is gone by then
+    link = FlakyLink()
+    it = Publishing(tmp_path, link)
+    it.table.append(answers_of(q=HEAVY, a=1), 0)
+    for number in range(1, 4):
+        it.table.append(answers_of(q=1, a=1), number)
+    log = tmp_path / "results" / archived_log.LOG
+    (log / f"{3:020d}.json").unlink()
+    while it.publisher.position != Position(4):
+        await it.publish()
+    assert (it.publication.now.lost.commits, numbers_of(link, "a")) == (1, [1, 2, 4])
+    (log / f"{2:020d}.json").unlink()
+    while await it.publish():
+        pass
+    assert numbers_of(link, "q") == [*range(1, HEAVY + 1), HEAVY + 3]
+    assert it.publication.now.lost.commits == 2
+    assert it.publication.now.versions(ALL_SHARDS) == dict.fromkeys(ALL_SHARDS, 4)
+
+
+@pytest.mark.usefixtures("short_turns")
+async def test_what_cannot_be_read_behind_keeps_no_other_waiting(tmp_path: Path) -> None:
+    #  q's rest cannot be read for a time; others go on
+    class Unreadable(CommittedResults):
+        broken = False
+
+        def read(self, version: int, newest: int, passes_over: Any = lambda *_: False) -> Any:
+            if self.broken and version == 1:
+                raise StorageError("it cannot be read")
+            return super().read(version, newest, passes_over)
+
+    link = FlakyLink()
+    it = Publishing(tmp_path, link)
+    it.table.append(answers_of(q=HEAVY, a=1), 0)
+    results = Unreadable(it.table.root)
+    it.publisher = Publisher(results, it.publication, link)
+    await it.publish()
+    results.broken = True
+    it.table.append(answers_of(a=1), 1)
+    with pytest.raises(StorageError):
+        await it.publish()
+    assert numbers_of(link, "a") == [1, 2]
+    results.broken = False
+    while await it.publish():
+        pass
+    assert numbers_of(link, "q") == list(range(1, HEAVY + 1))

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from cluster.service.catalog.sensor_catalog import EntryPublished, ProxyChanged
 from cluster.service.queries.publisher_notes import publisher_warnings, publishers_of
-from protocols.wire.demands import QueryDemand
+from protocols.wire.demands import CompletenessDemand, QueryDemand
 from tests.cluster.service.conftest import Service
 from tests.cluster.service.driven_devices import device
 from tests.cluster.service.test_lifetime_notes import entry
@@ -30,6 +31,18 @@ def test_a_warning_names_some_devices(count: int, named: str) -> None:
     demands = {"traffic": [QueryDemand("q", ("speed",), 1_000_000, lifetime_us=5)]}
     found = list(publisher_warnings(demands, {"traffic": [device(name) for name in NAMES[:count]]}))
     assert found == [f"LIFETIME does nothing for {named} by own rules"]
+
+
+def test_of_recordings_and_devices_it_is_said_why_nothing_is_counted() -> None:
+    demands = {"traffic": [QueryDemand("q", ("speed",), completeness=CompletenessDemand("f", 1_000_000))]}
+    devices = [replace(device("bell"), driver=""), device("door"), replace(device("gate"), driver="")]
+    recorded, driven = publisher_warnings(demands, {"traffic": devices})
+    assert recorded == (
+        "COMPLETENESS is NULL for bell and gate of traffic: they replay a recording as it is, without a rate "
+        "(fjord motes run --resample gives it one)"
+    )
+    assert driven.startswith("COMPLETENESS is NULL for door of traffic: it publishes by own rules")
+    assert list(publisher_warnings({"traffic": [QueryDemand("q", ("speed",))]}, {"traffic": devices})) == []
 
 
 TEXTS = {

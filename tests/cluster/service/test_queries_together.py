@@ -186,7 +186,7 @@ class FakeCluster(ApiClient):
 
     def __init__(self, answers: dict[str, Any]) -> None:
         super().__init__("http://cluster")
-        self.answers = answers
+        self.answers = {"GET /v1/status": {}, **answers}
 
     def _request(self, method: str, path: str, **arguments: Any) -> httpx.Response:
         answer = self.answers[f"{method} {path}"]

@@ -135,6 +135,7 @@ PRODUCT = "SELECT a.speed FROM traffic a WINDOW(RANGE {0}), traffic b WINDOW(RAN
 
 async def test_a_product_is_refused_by_the_figures_of_its_explanation(service: Service) -> None:
     store_fifty_a_second(service)
+    service.queries = service.started(row_limits=RowLimits(answers_per_second=10**9))
     wide, narrow = PRODUCT.format("10 SECONDS"), PRODUCT.format("1 SECOND")
     explained = await service.queries.explain(wide)
     assert "37,500,000" in explained  # rows of its product: 3 * 50 * 500 * 500
@@ -152,7 +153,7 @@ async def test_a_product_is_refused_by_the_figures_of_its_explanation(service: S
 
 async def test_what_runs_is_kept_at_a_start_with_which_it_would_be_refused(service: Service) -> None:
     store_fifty_a_second(service)
-    queries = service.started(row_limits=RowLimits(per_second=10**9))
+    queries = service.started(row_limits=RowLimits(per_second=10**9, answers_per_second=10**9))
     await queries.add(PRODUCT.format("10 SECONDS"), "wide")
     later = service.started()
     assert [each.name for each in service.registry.plan.queries] == ["wide"]

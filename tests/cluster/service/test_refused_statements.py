@@ -117,7 +117,7 @@ async def test_an_unreadable_stream_is_listed_with_the_reason(old, service, monk
     assert (found["fine"], found["traffic"]) == (("derived", None, FINE), ("base", None, None))
     monkeypatch.setattr(
         "cluster.service.catalog.stream_command.make_client",
-        lambda _: nullcontext(SimpleNamespace(streams=lambda: listed)),
+        lambda _: nullcontext(SimpleNamespace(streams=lambda: listed, status=dict)),
     )
     shown = CliRunner().invoke(stream_command, ["list"]).stdout
     assert "stream pairs was created by an earlier version and cannot be read: JOIN needs a condition" in shown

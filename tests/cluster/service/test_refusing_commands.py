@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from contextlib import nullcontext
 from pathlib import Path
 
@@ -32,7 +33,7 @@ def test_a_cluster_that_records_does_not_replan() -> None:
 
 class Client:
     def plan(self, form: str) -> str:
-        return f"{form} of nothing"
+        return f"{form} of nothing" if form != "dot" else 'digraph plan { a -> b [label=" 2 queries "]; }'
 
 
 @pytest.fixture
@@ -44,3 +45,22 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_missing_folder_is_an_error_of_one_line(drawn: None, tmp_path: Path, name: str) -> None:
     with pytest.raises(ClusterError, match=r"cannot be written: No such file or directory"):
         plan_command.draw_plan(tmp_path / name, api="")
+
+
+@pytest.mark.parametrize(("name", "begins"), [("plan.svg", b"<?xml"), ("plan.png", b"\x89PNG"), ("plan.pdf", b"%PDF")])
+def test_pictures_are_drawn_without_a_program_of_the_system(
+    drawn: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, begins: bytes
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    plan_command.draw_plan(tmp_path / name, api="")
+    assert (tmp_path / name).read_bytes().startswith(begins)
+
+
+def test_without_graphviz_the_error_has_what_to_install(
+    drawn: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setitem(sys.modules, "pygraphviz", None)
+    with pytest.raises(ClusterError, match="drawn by Graphviz, which is not installed") as caught:
+        plan_command.draw_plan(tmp_path / "plan.svg", api="")
+    assert "pip install 'fjord[plots]'" in str(caught.value.hint)

@@ -269,6 +269,7 @@ def test_a_registry_that_kept_queries_in_the_plan_is_read_and_moved(tmp_path: Pa
         database.execute("ALTER TABLE waiting DROP COLUMN functions")
         database.execute("DROP TABLE functions")
         database.execute("DROP TABLE migrations")
+        database.execute("DROP TABLE set_aside")
         database.execute("PRAGMA user_version = 4")
         database.commit()
     for _ in range(2):

@@ -17,7 +17,8 @@ from cluster.fjord import batch
 from cluster.fjord.batch import instant_text
 from cluster.service.publishing import result_chunks
 from cluster.service.publishing.instant_columns import FIRST_US, LAST_US, NEVER, instant_column
-from cluster.service.publishing.result_chunks import Position, chunks
+from cluster.service.publishing.published import Position
+from cluster.service.publishing.result_chunks import chunks
 from cluster.service.publishing.result_messages import LARGEST_ROW_BYTES, result_frames
 from cluster.storage.committed_results import RESULT_SCHEMA
 from protocols.mqtt.link import Message
@@ -50,7 +51,8 @@ def message(row: dict[str, Any]) -> Message:
     """Return the message of a row, made the simplest way."""
     query, raw = row["query"], msgspec.Raw(row["row"].encode())
     if row["kind"] == "error":
-        found = {"query": query, "sequence": row["sequence"], "at": instant_text(row["start_us"]), "error": raw}
+        instants = {"at": instant_text(row["start_us"]), "end": instant_text(row["end_us"])}
+        found = {"query": query, "sequence": row["sequence"], **instants, "error": raw}
         return Message(topics.query_errors(query), msgspec.json.encode(found))
     if row["kind"] == "closes":
         found = {
@@ -105,7 +107,7 @@ def test_chunks_have_every_row_once_and_any_place_in_them_is_a_position(
     row = min(row, max(0, sizes[version] - 1)) if version < len(commits) else 0
     missing = None if missing is None or missing <= version else missing
 
-    def read(number: int, newest: int) -> Any:
+    def read(number: int, newest: int, _: Any) -> Any:
         assert number <= newest == len(commits)
         if number == missing:
             raise StorageError("it cannot be read")

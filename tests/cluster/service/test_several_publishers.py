@@ -1,5 +1,7 @@
 """Several publishers, killed at any point and started in any number: no row is left out, none goes back in its topic.
 
+Queries with many rows in a commit fall behind, in each of them.
+
 life             1                   2             3
 publishers       2: 0 ....X  1 ...   3: 0 ..  1X   1: 0 .............      X is a kill, at any step of its process
 broker           [1 2 1 2 3 .....    [3 4 ....     [4 5 6 .............
@@ -23,11 +25,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster.service.publishing import publication, result_chunks
+from cluster.service.publishing import publication, result_chunks, turns
 from cluster.service.publishing.publication import Publication, divide, published_of
 from cluster.service.publishing.publisher import Publisher
 from cluster.service.publishing.shares import ALL_SHARDS, SHARDS, Share, shard_of, shares_of
-from cluster.storage.committed_results import RESULT_SCHEMA
+from cluster.storage.committed_results import RESULT_SCHEMA, PassesOver
 from protocols.mqtt.link import BrokenOffError
 from protocols.mqtt.publish_frames import PublishFrames
 from tests.cluster.service.test_publisher import messages_of
@@ -79,7 +81,7 @@ class Table:
                 )  # fmt: skip
             self._rows.append(rows)
 
-    def read(self, version: int, newest: int) -> Iterator[pa.RecordBatch]:
+    def read(self, version: int, newest: int, passes_over: PassesOver) -> Iterator[pa.RecordBatch | int]:
         assert version <= newest <= len(self.commits)
         rows = self._rows[version - 1]
         for start in range(0, len(rows), BATCH_ROWS):
@@ -110,6 +112,7 @@ class Link:
 
     def __init__(self, broker: Broker, life: Life) -> None:
         self.connected = asyncio.Event()
+        self.connected.set()
         self._broker = broker
         self._life = life
         self._writing = asyncio.Lock()
@@ -123,8 +126,8 @@ class Link:
         self._life.step()  # acknowledged from here on
 
 
-async def live(folder: Path, share: Share, broker: Broker, life: Life, newest: int) -> None:
-    """Run a publisher until it has published everything, or is killed."""
+async def live(folder: Path, share: Share, broker: Broker, life: Life, newest: int, *, at_once: bool = False) -> None:
+    """Run a publisher until it has published everything, or is killed; front and queries behind in turn, or at once."""
 
     def write(path: Path, content: bytes) -> None:
         life.step()
@@ -133,16 +136,28 @@ async def live(folder: Path, share: Share, broker: Broker, life: Life, newest: i
 
     async def here(call: Any, *arguments: Any) -> Any:
         """Call, in this thread: a run is the same each time."""
+        if at_once:
+            await asyncio.sleep(0)
         return call(*arguments)
 
     with patch.object(publication, "write_whole", write), patch.object(asyncio, "to_thread", here):
         try:
-            publisher = Publisher(broker.table, Publication(folder, share), Link(broker, life))  # type: ignore[arg-type] # it only reads
-            publisher.announce(newest)
-            while await publisher.publish():
+            it = Publisher(broker.table, Publication(folder, share), Link(broker, life))  # type: ignore[arg-type] # it only reads
+            it.announce(newest)
+            if at_once:
+                await _run(it, newest)
+            while await it.publish():
                 pass
-        except KilledError:
+        except* KilledError:
             pass
+
+
+async def _run(it: Publisher, newest: int) -> None:
+    running = asyncio.create_task(it.run())
+    while not running.done() and (it.position != (newest, 0) or it.turns.behind()):  # noqa: ASYNC110 - it does not say
+        await asyncio.sleep(0)
+    it.stop()
+    await running
 
 
 @given(
@@ -156,15 +171,23 @@ async def live(folder: Path, share: Share, broker: Broker, life: Life, newest: i
         max_size=5,
     ),
     st.integers(1, 6),
+    st.integers(1, 9),
+    st.booleans(),
 )
 def test_rows_are_published_in_order_through_kills_and_any_number_of_publishers(
-    commits: list[list[str]], lives: list[tuple[int, list[int | None], int]], at_once: int
+    commits: list[list[str]],
+    lives: list[tuple[int, list[int | None], int]],
+    chunk_rows: int,
+    turn_rows: int,
+    at_once: bool,
 ) -> None:
     table = Table(commits)
     broker, done = Broker(table), 0
     with (
         tempfile.TemporaryDirectory() as name,
-        patch.object(result_chunks, "CHUNK_ROWS", at_once),
+        patch.object(result_chunks, "CHUNK_ROWS", chunk_rows),
+        patch.object(turns, "TURN_ROWS", turn_rows),
+        patch.object(turns, "TURNS_ALONE", 2),
         patch.object(publication, "write_whole", Path.write_bytes),
     ):
         folder = Path(name)
@@ -173,7 +196,7 @@ def test_rows_are_published_in_order_through_kills_and_any_number_of_publishers(
             divide(folder, publishers)
             for share, steps in zip(shares_of(publishers), deaths, strict=False):
                 broker.may_not_repeat = published_of(folder).versions(ALL_SHARDS)
-                asyncio.run(live(folder, share, broker, Life(steps), newest))
+                asyncio.run(live(folder, share, broker, Life(steps), newest, at_once=at_once))
             done = newest
             on_disk = published_of(folder).versions(ALL_SHARDS)
             for (query, number), version in table.version_of.items():
@@ -208,12 +231,12 @@ async def test_a_row_that_was_acknowledged_is_not_sent_again_after_the_broker_wa
                 sent[row["query"]].append(row["sequence"])
 
     divide(tmp_path, 2)
-    publisher = Publisher(table, Publication(tmp_path, Share(1, 2)), AwayOnce())  # type: ignore[arg-type] # it only reads
-    publisher.announce(1)
+    it = Publisher(table, Publication(tmp_path, Share(1, 2)), AwayOnce())  # type: ignore[arg-type] # it only reads
+    it.announce(1)
     if sent_before < len(table.commits[0]) // 2:
         with pytest.raises(BrokenOffError):
-            await publisher.publish()
-        assert publisher.position == (0, 2 * sent_before), "rows of others count"
-    while await publisher.publish():
+            await it.publish()
+        assert it.position == (0, 2 * sent_before), "rows of others count"
+    while await it.publish():
         pass
     assert dict(sent) == {mine: [1, 2, 3, 4]}

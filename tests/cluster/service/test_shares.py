@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from cluster.errors import StorageError
 from cluster.service.publishing.publication import FILE, Publication, begin, divide, published_of, rewind
 from cluster.service.publishing.publication_lock import lock_publication, unlock_publication
-from cluster.service.publishing.published import LostResults, Published, part_of, united, with_versions
+from cluster.service.publishing.published import LostResults, Position, Published, part_of, united, with_versions
 from cluster.service.publishing.shares import ALL_SHARDS, SHARDS, Share, shard_of, shares_of
 
 PUBLISHERS = st.integers(1, SHARDS)
@@ -59,7 +59,7 @@ def test_a_publisher_moves_its_own_shards_only_and_never_back(
     share = Share(data.draw(st.integers(0, publishers - 1)), publishers)
     before = part_of(whole, share)
     version = data.draw(st.integers(before.version + 1, 12))
-    after = united(whole, {share.number: before.up_to(version)}).versions(ALL_SHARDS)
+    after = united(whole, {share.number: before.reached(Position(version), {}, share)}).versions(ALL_SHARDS)
     wanted = {shard: max(at, version) if shard in share.shards else at for shard, at in versions.items()}
     assert after == wanted
 
@@ -87,11 +87,11 @@ def test_rows_of_a_commit_that_is_lost_do_not_count_for_the_next_one(version: in
 
 def test_positions_are_kept_on_disk_by_each_publisher(tmp_path: Path) -> None:
     #  one publisher  4  |  two: 6 and 9  |  three go on there  |  the last file of a publisher that is gone says 9
-    Publication(tmp_path).note(4)
+    Publication(tmp_path).note(Position(4))
     divide(tmp_path, 2)
     assert [Publication(tmp_path, share).now.version for share in shares_of(2)] == [4, 4]
     for share, version in zip(shares_of(2), (6, 9), strict=True):
-        Publication(tmp_path, share).note(version)
+        Publication(tmp_path, share).note(Position(version))
     assert published_of(tmp_path).versions(ALL_SHARDS) == {shard: 9 if shard % 2 else 6 for shard in ALL_SHARDS}
     for publishers in (3, 2, 16, 1):
         divide(tmp_path, publishers)
@@ -103,7 +103,7 @@ def test_files_of_an_earlier_division_do_not_count(tmp_path: Path) -> None:
     #  divided among two, which come to 9; then versions after 5 are lost, and others take their place
     divide(tmp_path, 2)
     for share in shares_of(2):
-        Publication(tmp_path, share).note(9)
+        Publication(tmp_path, share).note(Position(9))
     for _ in range(2):
         rewind(tmp_path, 5)
     assert published_of(tmp_path).versions(ALL_SHARDS) == dict.fromkeys(ALL_SHARDS, 5)
@@ -114,7 +114,7 @@ def test_files_of_an_earlier_division_do_not_count(tmp_path: Path) -> None:
 def test_commits_that_several_publishers_lose_are_counted_once(tmp_path: Path) -> None:
     divide(tmp_path, 2)
     for share in shares_of(2):
-        Publication(tmp_path, share).note_lost(7, commits=3, rows=4)
+        Publication(tmp_path, share).note_lost(Position(7), commits=3, rows=4)
     divide(tmp_path, 1)
     lost = Publication(tmp_path).now.lost
     assert (lost.times, lost.commits, lost.rows) == (1, 3, 4)
@@ -128,7 +128,7 @@ def test_a_folder_of_an_earlier_program_is_divided_with_the_rows_it_has_publishe
     for share in shares_of(3):
         now = Publication(tmp_path, share).now
         assert (now.version, now.row, now.lost) == (2, 1, before.lost)
-    Publication(tmp_path, Share(0, 3)).note(3)
+    Publication(tmp_path, Share(0, 3)).note(Position(3))
     divide(tmp_path, 1)
     now = Publication(tmp_path).now
     assert (now.version, now.row) == (2, 1), "of the shards that are behind"
@@ -163,7 +163,7 @@ def test_results_are_not_divided_while_a_publisher_runs(tmp_path: Path, running:
     divide(tmp_path, running.publishers)
     with pytest.raises(StorageError, match="another process publishes"):
         divide(tmp_path, 3)
-    Publication(tmp_path, running).note(7)
+    Publication(tmp_path, running).note(Position(7))
     with pytest.raises(StorageError, match="another process publishes"):
         rewind(tmp_path, 5)
     unlock_publication(locked)

@@ -259,6 +259,9 @@ def test_the_command_sets_and_lists_budgets(monkeypatch: pytest.MonkeyPatch) -> 
         def keep_stream_as_others(self, name: str) -> None:
             calls.append((name,))
 
+        def status(self) -> dict[str, Any]:
+            return {}
+
         def streams(self) -> list[dict[str, Any]]:
             over = {"rows": 10, "bytes": 2_048, "reason": "queries have not read it yet"}
             retention = {"dropped_rows": 1_234, "kept_since": "1970", "over": over}

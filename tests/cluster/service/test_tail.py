@@ -24,7 +24,7 @@ class Api:
 
     def __init__(self, stored: Sequence[int], away: Callable[[int], bool] = lambda _: False) -> None:
         self.stored = stored
-        self.runs = True
+        self.runs = self.admits = True
         self.requests = 0
         self._away = away
 
@@ -32,7 +32,9 @@ class Api:
         if self._away(0):
             raise ApiUnreachableError("no cluster answers")
         if not self.runs:
-            raise RefusedError({"error": "UnknownQueryError", "message": f"there is no query {name!r}"})
+            raise RefusedError({"error": "UnknownQueryError", "message": f"there is no query {name!r}"}, 404)
+        if not self.admits:
+            raise RefusedError({"error": "NotAdmittedError", "message": "the API asks for a token"}, 401)
         return {"name": name}
 
     def results(self, name: str, *, after: int, limit: int = 1000) -> list[dict[str, Any]]:
@@ -118,3 +120,29 @@ async def test_stored_results_of_a_dropped_query_are_shown(broker: LocalBroker) 
     api = Api(range(1, 4))
     api.runs = False
     assert await shown(broker, api, [3], after=0, count=3) == [1, 2, 3]
+
+
+async def test_without_a_token_rows_are_those_that_the_broker_delivers(
+    broker: LocalBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    logged: list[tuple[str, dict[str, Any]]] = []
+    monkeypatch.setattr(tailing.log, "warning", lambda event, **values: logged.append((event, values)))
+    api = Api(range(1, 6))
+    api.admits = False
+    assert await shown(broker, api, [2, 5], after=None, count=2) == [2, 5]
+    assert api.requests == 0
+    assert [event for event, _ in logged] == ["only what the broker delivers is shown", "rows were missed"]
+    assert logged[1][1] == {"query": "q", "after": 2, "before": 5}
+
+
+async def test_stored_rows_need_a_token() -> None:
+    api = Api(range(1, 6))
+    api.admits = False
+    api.results = refused  # type: ignore[method-assign]
+    with pytest.raises(RefusedError, match="asks for a token"):
+        async with asyncio.timeout(SECONDS):
+            await tail("q", api, BrokerAddress("127.0.0.1", 1), after=0, count=None, show=print)  # type: ignore[arg-type] # a partial fake
+
+
+def refused(*_: Any, **__: Any) -> list[dict[str, Any]]:
+    raise RefusedError({"message": "the API asks for a token"}, 401)

@@ -15,6 +15,7 @@ import polars as pl
 import pyarrow as pa
 from pyspark.sql.streaming.datasource import ReadMaxRows
 
+from cluster.fjord.overruns import WorkLimits
 from cluster.language.catalog import Catalog
 from cluster.language.translation import translate
 from cluster.local.memory_tables import MemoryStore
@@ -29,6 +30,7 @@ from cluster.spark.answer_parts import CollectedOutputs
 from cluster.spark.downstream import BucketHost, Envelope
 from cluster.spark.envelopes import OUTPUT_SCHEMA, collected_outputs
 from cluster.spark.source import FjordReader, SourceOptions
+from cluster.spark.worker_memory import WORKER_MEMORY
 from cluster.storage.compaction import Compaction
 from cluster.storage.relation_versions import RelationVersions
 from cluster.storage.stream_tables import StreamPosition, StreamTable, arrow_schema, watermark_at
@@ -38,6 +40,7 @@ from tests.cluster.spark.hosted_run import PLACES, relation_rows
 FIELDS = (Field("sensor", FieldType.TEXT, fixed=True), Field("speed", FieldType.INTEGER))
 SCHEMAS = [StreamSchema("traffic", FIELDS), StreamSchema("other", FIELDS)]
 BUCKETS = 3
+WORKER_MEMORY.keep = lambda _: None  # type: ignore[method-assign]  # this process goes on with other tests
 Row = tuple[int, str, int]
 """Stamp, sensor, speed; a speed that divides by 3 does not belong to the default rate."""
 
@@ -45,7 +48,9 @@ Row = tuple[int, str, int]
 class ReaderRun:
     """An engine over two streams, whose queries come and go."""
 
-    def __init__(self, folder: Path, *, history_rows: int = 1_000, max_rows: int = 1_000, parts: int = 2) -> None:
+    def __init__(
+        self, folder: Path, *, history_rows: int = 1_000, max_rows: int = 1_000, parts: int = 2, overruns: str = ""
+    ) -> None:
         self._options = SourceOptions(
             str(folder / "streams"),
             str(folder / "plans"),
@@ -56,6 +61,7 @@ class ReaderRun:
             history_rows=history_rows,
             answers_folder=str(folder / "answers"),
             awaited_seconds=0.0,
+            limits=WorkLimits(overruns),
         )
         (folder / "answers").mkdir(parents=True)
         self._catalog = Catalog.of([*SCHEMAS, PLACES])

@@ -6,12 +6,15 @@ from pathlib import Path
 
 import pytest
 
+from cluster.fjord.at_work import Activity
+from cluster.fjord.overruns import Overrun, OverrunKind
 from cluster.language.catalog import Catalog
 from cluster.language.translation import translate
 from cluster.physical.lowering import lower
 from cluster.physical.nodes import Host, PhysicalPlan
 from cluster.plan.epoch import Plan, PlannedQuery
 from cluster.plan.rewrite import rewrite
+from cluster.spark.overrun_notes import OverrunNotes
 from cluster.spark.reading.batch_size import rows_at_once
 from protocols.wire.streams import Field, FieldType, StreamSchema
 from tests.cluster.spark.reader_run import ReaderRun
@@ -65,6 +68,27 @@ def test_a_query_alone_catches_up_in_fewer_micro_batches(tmp_path: Path) -> None
         taken[queries] = run.micro_batches[Host.STATELESS] - before
         assert len(run.rows["q0"]) == 80
     assert taken == {1: 2, 4: 8}
+
+
+@pytest.mark.parametrize(("overran", "micro_batches"), [(None, 2), ("another", 2), ("own", 16)])
+def test_after_an_overrun_what_waits_comes_in_smaller_pieces(
+    overran: str | None, micro_batches: int, tmp_path: Path
+) -> None:
+    notes = OverrunNotes(tmp_path / "workers")
+    notes.make()
+    run = ReaderRun(tmp_path, max_rows=8, overruns=str(notes.folder))
+    run.add("q", "SELECT speed FROM traffic WHERE speed > 0")
+    run.drain()
+    if overran is not None:
+        (fragment,) = lower(run.plan).fragments
+        fragments = (fragment.identity if overran == "own" else overran,)
+        notes.note(Overrun(OverrunKind.MEMORY, Activity("stateless 1 2", "scan", None, fragments, 0), "1 GiB"))
+    before = run.micro_batches[Host.STATELESS]
+    for number in range(16):
+        run.append("traffic", [(4 * number + place, "a", 1) for place in range(4)], 4 * number + 4)
+    run.drain()
+    assert run.micro_batches[Host.STATELESS] - before == micro_batches
+    assert len(run.rows["q"]) == 64
 
 
 def test_without_a_plan_the_bound_is_that_of_any_plan() -> None:

@@ -36,6 +36,18 @@ def test_partitions_are_those_of_spark(spark: SparkSession) -> None:
     assert [partition_of(key, 7) for key, _ in found] == [partition for _, partition in found]
 
 
+def test_another_number_of_buckets_than_the_folder_has_is_warned_of(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    registry = Registry(tmp_path / "new.sqlite", PlanFiles(tmp_path / "new"))
+    fixed_buckets(registry, ClusterSettings())
+    fixed_buckets(registry, ClusterSettings())
+    assert "buckets" not in capsys.readouterr().out
+    fixed_buckets(registry, ClusterSettings(buckets=8))
+    printed = capsys.readouterr().out
+    assert all(each in printed for each in ("other number of buckets", "asked=8", "here=4"))
+
+
 def test_a_folder_keeps_the_keys_under_which_its_state_is(tmp_path: Path) -> None:
     new = Registry(tmp_path / "new.sqlite", PlanFiles(tmp_path / "new"))
     assert fixed_buckets(new, ClusterSettings()) == (4, 1)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 
 import pytest
@@ -136,9 +135,7 @@ def test_waiting_ends_when_pyspark_was_first_and_after_a_long_time(
     java = java_that("exec cat", tmp_path)
     with monkeypatch.context() as patch:
         patch.setattr(early_session, "LONGEST_START_SECONDS", 0.05)
-        began = time.monotonic()
         ask_for_session(java)
-        assert time.monotonic() - began < SECONDS
     java.where.parent.rmdir()  # as when PySpark has read the file
     ask_for_session(java)
     java.end()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import uuid
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -33,7 +32,7 @@ from tests.cluster.local.test_flowing_relations import (
     unbegun,
     version,
 )
-from tests.cluster.spark.stored_answers import answers_in
+from tests.cluster.spark.stored_answers import answers_in, start_over
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -65,9 +64,6 @@ def held_against_two_windows(rows: list[tuple[Any, ...]], at: int) -> Counter[tu
 
 
 def test_each_instant_has_the_answer_of_its_version_and_its_window(spark: SparkSession, tmp_path: Path) -> None:
-    from cluster.spark.hosting import RunningEngine, start_engine
-    from cluster.spark.source import SourceOptions
-
     queries = tuple(PlannedQuery(f"q{number}", 1, planned(text)) for number, text in enumerate(CASES))
     # These are there before the stream, and begin with it: with its first tuple, though that does not pass.
     queries += tuple(PlannedQuery(f"u{n}", 1, unbegun(text, epoch=-n)) for n, text in enumerate(UNBEGUN))
@@ -82,22 +78,10 @@ def test_each_instant_has_the_answer_of_its_version_and_its_window(spark: SparkS
         versions.prepare(table_of_rows)
         versions.commit(table_of_rows, {"a": begins * STEP})
 
-    def start() -> RunningEngine:
-        folders = (str(tmp_path / each) for each in ("streams", "plans", "relations"))
-        streams, plans, relations = folders
-        return start_engine(
-            spark,
-            options=SourceOptions(streams, plans, 3, 2, 1_000, relations, first_key=100),
-            checkpoint=tmp_path / "checkpoint",
-            results=results,
-            on_commit=lambda: None,
-            run=uuid.uuid4().hex,
-        )
-
     batches, changes = histories(TUPLES, VERSIONS, random.Random(SEED))
     assert len(changes) > 2
     change(VERSIONS[0], 0)
-    fjord = start()
+    fjord = start_over(spark, tmp_path, results)
     try:
         for number, (comes, reached, begun) in enumerate([*batches, ([], NEVER // STEP, [])]):
             for begins, rows in begun:
@@ -115,7 +99,7 @@ def test_each_instant_has_the_answer_of_its_version_and_its_window(spark: SparkS
                 last = max((each for each in commits.iterdir() if each.name.isdigit()), key=lambda each: int(each.name))
                 for each in (last, last.with_name(f".{last.name}.crc")):
                     each.unlink(missing_ok=True)
-                fjord = start()
+                fjord = start_over(spark, tmp_path, results)
     finally:
         fjord.stop()
     found = answers_in(results)

@@ -10,7 +10,7 @@ import pytest
 
 from cluster.fjord import hosted_fragment
 from cluster.fjord.bucket_host import BucketHost, Kept
-from cluster.fjord.bucket_state import HEADING, read_versions
+from cluster.fjord.bucket_state import HEADING, read_heading
 from cluster.fjord.operators.distinct import Distinct
 from cluster.physical.nodes import Host
 from cluster.plan.epoch import Plan, PlannedQuery
@@ -148,7 +148,7 @@ def test_state_from_before_there_were_versions_is_continued(tmp_path: Path) -> N
             run.step(epoch=epoch)
     assert old.rows == new.rows
     assert [store.keys() for store in old.engine.stores] == [store.keys() for store in new.engine.stores]
-    assert all(read_versions(store) for store in old.engine.stores)
+    assert all(read_heading(store).versions for store in old.engine.stores)
 
 
 def test_state_of_earlier_versions_is_kept_when_an_operator_fails_at_first(

@@ -229,7 +229,7 @@ def test_sparks_log_and_state_are_on_disk_before_results(
 
 def test_the_names_of_a_proxys_folders_are_on_disk(tmp_path: Path, synced: Recorded) -> None:
     with owned_data_folder(tmp_path / "proxies" / "p"):
-        assert synced() == [".", "proxies"]
+        assert synced() == [".", "proxies", "proxies/p/home.json.new"]
     with owned_data_folder(tmp_path / "proxies" / "p"):
         assert synced() == []
 

@@ -85,3 +85,47 @@ def test_without_matplotlib_it_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib.backends.backend_agg", None)
     with pytest.raises(MissingLibraryError, match=r"fjord\[plots\]"):
         plots.new_figure(1, 1)
+
+
+def test_a_program_may_never_listen(tmp_path):
+    program = tmp_path / "p.toml"
+    program.write_text('fields = ["temperature"]\nperiod = "10s"\nlisten = "never"\n')
+    assert "never listening" in power("--preset", "telosb", "--program", str(program))
+    silent = json.loads(power("--preset", "telosb", "--program", str(program), "--json"))
+    assert silent["draw_mw"]["radio_listen"] < 1e-9
+    program.write_text('fields = ["temperature"]\nperiod = "10s"\n')
+    assert "listening 100ms every 2s" in power("--preset", "telosb", "--program", str(program))
+
+
+@pytest.mark.parametrize(
+    ("text", "path", "hint"),
+    [
+        ('priod = "10s"', "priod", "did you mean period?"),
+        ('period = "10s"\n[listen]\nevry = "3s"', "listen.evry", "did you mean every?"),
+        ('period = "10s"\n[[band]]\nfield = "t"\nhihg = 3', "band[0].hihg", "did you mean high?"),
+        ('period = "10s"\n[report]\nkind = "panes"\npanne = "1h"', "report.panne", "did you mean pane?"),
+        ('period = "10s"\nzzz = 1', "zzz", None),
+    ],
+)
+def test_an_unknown_field_of_a_file_is_compared_with_those_there_are(tmp_path, text, path, hint):
+    program = tmp_path / "p.toml"
+    program.write_text(f'fields = ["t"]\n{text}\n')
+    with pytest.raises(SettingsError, match="unknown field") as caught:
+        power("--program", str(program))
+    assert (f"field {path}:" in caught.value.message, caught.value.hint) == (True, hint)
+
+
+def test_the_plot_has_the_point_on_its_curve(monkeypatch, tmp_path):
+    drawn = []
+    new_figure = plots.new_figure
+    monkeypatch.setattr(plots, "new_figure", lambda *given: drawn.append(new_figure(*given)) or drawn[-1])
+    power("--preset", "mica2", "--program", "raw", "--rate", "7.3", "--plot", str(tmp_path / "plot.png"))
+    ((figure, (raw, events, count)),) = drawn
+    total = next(each for each in raw.get_lines() if each.get_label() == "total")
+    point = raw.get_lines()[-1].get_xydata()[0]
+    assert any(point == pytest.approx(each) for each in total.get_xydata())
+    assert all(each.collections for each in (raw, events, count)), "the band of uncertainty"
+    (legend,) = figure.legends
+    panels = [each.get_window_extent() for each in (raw, events, count)]
+    assert not any(legend.get_window_extent().overlaps(each) for each in panels)
+    assert not legend.get_window_extent().overlaps(figure._suptitle.get_window_extent())

@@ -61,6 +61,13 @@ def test_init_as_json_says_the_same(run, tmp_path):
     assert found["machines"]["cluster"]["environment"]["FJORD_API_KEY"].endswith("/d/cluster/api.key")
 
 
+def test_the_port_of_the_api_is_known_to_the_cluster_and_its_clients(run):
+    machines = json.loads(run(*INIT, "--api-port", "9100", "--subscriber", "wall", "--json").output)["machines"]
+    assert machines["cluster"]["environment"]["FJORD_API_PORT"] == "9100"
+    for name in ("cluster", "subscribers/wall"):
+        assert machines[name]["environment"]["FJORD_API"] == "https://localhost:9100"
+
+
 def test_init_twice_is_init_once_and_another_is_refused(run):
     first = run(*INIT, "--json").output
     assert run(*INIT, "--json").output == first

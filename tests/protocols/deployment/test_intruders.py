@@ -10,12 +10,15 @@ import contextlib
 import time
 from dataclasses import replace
 
+import aiomqtt
 import pytest
+from paho.mqtt.packettypes import PacketTypes
+from paho.mqtt.properties import Properties
 
 from protocols.mqtt.link import BrokerAddress, LastingSession, LinkError, Message, MqttLink, Subscription, Version
 from protocols.security.certificates import Purpose, issue
 from protocols.security.private_files import PUBLIC, SECRET, write_file
-from protocols.security.tls import TlsFiles
+from protocols.security.tls import TlsFiles, client_context
 from tests.protocols.deployment.access_table import ALLOWED, NAMES, may
 from tests.secured_broker import address_of, deployed, running_mosquitto
 
@@ -24,6 +27,7 @@ END = "end"
 TESTERS = """
 user observer
 topic read #
+topic read $SYS/#
 topic write end/observer
 
 user speaker
@@ -250,3 +254,80 @@ async def test_a_user_name_does_not_make_another_user(opened, tester):
     async with Client(claims, "claims") as client:
         with pytest.raises(LinkError):
             await client.link.publish(Message("fjord/v1/proxies/roadside/acks", b"forged"))
+
+
+async def test_what_the_broker_says_of_itself_is_read_by_no_part(opened, tester):
+    filters = ["$SYS/#", "$SYS/broker/version", "$share/group/$SYS/#", "+/broker/#"]
+    async with Client(tester("observer"), "observer", ["$SYS/#"]) as observer:
+        await until(lambda: "$SYS/broker/version" in observer.topics)
+    async with Client(tester("speaker"), "speaker") as speaker:
+        for user in USERS:
+            async with Client(address_of(opened, user), f"client of {user}", [*filters, f"{END}/{user}"]) as client:
+                await speaker.link.publish(Message(f"{END}/{user}", b""))
+                await client.until_end(user)
+            assert client.topics == set(), user
+
+
+@pytest.mark.parametrize("user", ["wall", "bridge", "harbour", "mast"])
+async def test_a_client_under_the_name_of_another_gets_none_of_what_waits_for_it(opened, tester, user):
+    """A session that is kept belongs to a name: what waits for it stays for whatever client comes with that name."""
+    name, topic = f"fjord-devices-roadside-{user}", "zigbee2mqtt/hall"
+    async with Client(address_of(opened, "roadside"), name, ["zigbee2mqtt/+"], session=LastingSession(60)) as devices:
+        assert devices.link.session_lasts
+    async with Client(tester("speaker"), "speaker") as speaker:
+        await speaker.link.publish(Message(topic, b"meanwhile"))
+        thief = Client(address_of(opened, user), name, [f"{END}/{user}"], session=LastingSession(60))
+        async with thief:
+            await speaker.link.publish(Message(topic, b"later"))
+            await speaker.link.publish(Message(f"{END}/{user}", b""))
+            await thief.until_end(user)
+    assert thief.topics == set()
+
+
+async def test_no_alias_stands_for_a_topic_that_is_forbidden(opened, tester):
+    """MQTT 5 writes a topic once, and a number in its place from then on."""
+    allowed, forbidden = "zigbee2mqtt/lamp", "fjord/v1/proxies/roadside/acks"
+
+    def numbered():
+        found = Properties(PacketTypes.PUBLISH)
+        found.TopicAlias = 1
+        return found
+
+    address = address_of(opened, "bridge")
+    async with (
+        Client(tester("observer"), "observer", ["#"]) as observer,
+        Client(tester("speaker"), "speaker") as speaker,
+        aiomqtt.Client(
+            address.host, address.port, protocol=aiomqtt.ProtocolVersion.V5, tls_context=client_context(address.tls)
+        ) as bridge,
+    ):
+        await bridge.publish(allowed, b"1", qos=1, properties=numbered())
+        await bridge.publish("", b"2", qos=1, properties=numbered())
+        await bridge.publish(forbidden, b"3", qos=1, properties=numbered())
+        await bridge.publish("", b"4", qos=1, properties=numbered())
+        await speaker.link.publish(Message(f"{END}/observer", b""))
+        await observer.until_end("observer")
+    written = [(each.topic, each.payload) for each in observer.received if not each.topic.startswith(END)]
+    assert written[:2] == [(allowed, b"1"), (allowed, b"2")]
+    assert {topic for topic, _ in written} == {allowed}
+
+
+@pytest.mark.parametrize("topic", ["$share/group/fjord/v1/proxies/roadside/acks", "$SYS/broker/version", "#", "+"])
+async def test_no_message_makes_the_broker_answer_elsewhere(opened, tester, topic):
+    """A response topic is only a property: what it names is neither written nor checked by the broker."""
+    address = address_of(opened, "bridge")
+    properties = Properties(PacketTypes.PUBLISH)
+    properties.ResponseTopic = "fjord/v1/proxies/roadside/acks"
+    async with (
+        Client(tester("observer"), "observer", ["#"]) as observer,
+        Client(tester("speaker"), "speaker") as speaker,
+        aiomqtt.Client(
+            address.host, address.port, protocol=aiomqtt.ProtocolVersion.V5, tls_context=client_context(address.tls)
+        ) as bridge,
+    ):
+        await bridge.publish("zigbee2mqtt/lamp", b"1", qos=1, properties=properties)
+        with contextlib.suppress(aiomqtt.MqttError, ValueError):  # the client may refuse to send it
+            await bridge.publish(topic, b"2", qos=1)
+        await speaker.link.publish(Message(f"{END}/observer", b""))
+        await observer.until_end("observer")
+    assert observer.topics == {"zigbee2mqtt/lamp"}

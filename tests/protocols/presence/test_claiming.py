@@ -31,10 +31,11 @@ def name_of(address, identity, stop=lambda: None):
 @contextlib.asynccontextmanager
 async def holder(address, identity):
     """A part that has the name, and answers."""
-    status = Message(topics.proxy_status("p"), encode(own(identity)), retain=True)
+    mine = own(identity)
+    status = Message(topics.proxy_status("p"), encode(mine), retain=True)
 
     async def answer(message):
-        if concerns_another(message.payload, identity):
+        if concerns_another(message.payload, mine):
             await link.publish(status)
 
     link = MqttLink(
@@ -62,8 +63,9 @@ async def test_second_is_refused_while_the_first_runs_and_gets_the_name_afterwar
         with pytest.raises(NameTakenError, match="another proxy named 'p' runs at this broker, with identity first"):
             async with name_of(broker, "second"):
                 pytest.fail("it must not begin")
-        async with name_of(broker, "first"):
-            pass  # the same, started again: at once
+        with pytest.raises(NameTakenError, match="one of the two is a copy of the other"):
+            async with name_of(broker, "first"):
+                pytest.fail("it must not begin")
         assert link.connects_total == 1
     async with name_of(broker, "second"):
         pass

@@ -6,7 +6,15 @@ import pytest
 
 from protocols.errors import FrameError
 from protocols.mqtt.messages import Message
-from protocols.presence.name_claim import ANSWER_SECONDS, Verdict, claim_of_cluster, claim_of_proxy, concerns_another
+from protocols.presence.name_claim import (
+    ANSWER_SECONDS,
+    SAME_ANSWER_SECONDS,
+    NameWatch,
+    Verdict,
+    claim_of_cluster,
+    claim_of_proxy,
+    concerns_another,
+)
 from protocols.wire import topics
 from protocols.wire.catalog import Presence, Status
 from protocols.wire.frames import VERSION, encode
@@ -63,6 +71,15 @@ def verdict(*events):
         ([claimed_by("other", 6), ECHO], Verdict.FREE),
         ([claimed_by("other", 5)], Verdict.TAKEN),
         ([claimed_by("zzz", 5), ECHO], Verdict.FREE),
+        # A copy of the data folder has the same identity, and so has one that is started again.
+        ([status("own", since=4), ECHO], Verdict.OPEN),
+        ([status("own", since=4), ECHO, status("own", since=4, retain=False)], Verdict.TAKEN),
+        ([status("own", since=6), ECHO, status("own", since=6, retain=False)], Verdict.TAKEN),
+        ([status("own", since=4), ECHO, status("own", OFF, since=4, retain=False)], Verdict.FREE),
+        ([status("own", OFF, since=4), ECHO], Verdict.FREE),
+        ([status("own", since=4), ECHO, SAME_ANSWER_SECONDS], Verdict.FREE),
+        ([claimed_by("own", 4)], Verdict.TAKEN),
+        ([claimed_by("own", 6), ECHO], Verdict.FREE),
     ],
 )
 def test_verdicts(events, expected):
@@ -86,7 +103,46 @@ def test_of_two_that_claim_together_just_one_gets_the_name():
 
 
 def test_a_part_answers_claims_of_others_only():
-    assert concerns_another(claimed_by("other", 5).payload, "own")
-    assert not concerns_another(ECHO.payload, "own")
+    own = Status(VERSION, "p", ON, "own", 5)
+    assert concerns_another(claimed_by("other", 5).payload, own)
+    assert concerns_another(claimed_by("own", 6).payload, own)
+    assert not concerns_another(ECHO.payload, own)
     with pytest.raises(FrameError):
-        concerns_another(b"garbage", "own")
+        concerns_another(b"garbage", own)
+
+
+def seen(*statuses):
+    """Return whether the name is shared after each status, of which each comes 10 s after the one before.
+
+    A process publishes its own on each connection.
+    """
+    watch = NameWatch(Status(VERSION, "p", ON, "own", 5))
+    found = []
+    for place, (presence, identity, since) in enumerate(statuses):
+        if (identity, since) == ("own", 5):
+            watch.connected()
+        found.append(watch.seen(Status(VERSION, "p", presence, identity, since), 10 * S * place))
+    return found
+
+
+OWN, COPY, BEFORE = (ON, "own", 5), (OFF, "own", 6), (OFF, "own", 4)
+
+
+@pytest.mark.parametrize(
+    ("statuses", "shared"),
+    [
+        ([BEFORE, OWN, OWN], False),
+        ([BEFORE, BEFORE, OWN], False),
+        ([OWN, COPY, OWN], False),  # as a message that was delayed
+        ([OWN, COPY, OWN, COPY, OWN], False),
+        ([OWN, COPY, OWN, COPY, OWN, COPY], True),
+        ([OWN, COPY, COPY, COPY], False),  # forged: the connection has lasted
+        ([OWN, OWN, COPY, COPY, COPY], False),
+        ([OWN, OWN, COPY, *[OWN] * 6, COPY], False),
+        ([OWN, OWN, (ON, "other", 6), OWN, (ON, "other", 6)], False),
+    ],
+)
+def test_a_second_process_of_the_same_identity_shows_in_the_statuses_of_the_name(statuses, shared):
+    *before, last = seen(*statuses)
+    assert last is shared
+    assert not any(before)

@@ -13,7 +13,7 @@ import pytest
 
 from proxy.broker import BrokerFailedError, Engine, PortInUseError, running_broker
 from proxy.broker.choice import BrokerSettings
-from proxy.broker.errors import AddressError
+from proxy.broker.errors import AddressError, BrokerError
 from proxy.broker.mosquitto import find_mosquitto
 from proxy.broker.running import _available_port, broker_by_settings
 
@@ -129,6 +129,16 @@ async def test_passwords_are_required(tmp_path):
                 pass
         async with client(broker, username="ann", password="hunter2") as known:
             await known.publish("fjord/v1/test", b"", qos=1)
+
+
+@needs_mosquitto
+async def test_nothing_is_persisted_through_a_link(tmp_path):
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "mosquitto.db").symlink_to(tmp_path / "other")
+    with pytest.raises(BrokerError, match=r"mosquitto\.db is a link to a file"):
+        async with broker_by_settings(BrokerSettings(persist=tmp_path / "data")):
+            pass
+    assert not (tmp_path / "other").exists()
 
 
 @needs_mosquitto

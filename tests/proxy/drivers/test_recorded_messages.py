@@ -99,6 +99,21 @@ def test_errors_name_file_entry_and_setting(changes, words):
     assert caught.value.hint
 
 
+@pytest.mark.parametrize(
+    ("changes", "words", "hint"),
+    [
+        ({"topci": "a"}, "there is no setting 'topci'", "did you mean topic?"),
+        ({"field": [FIELD | {"scael": 2}]}, "there is no setting 'field.1.scael'", "did you mean scale?"),
+        ({"time": {"path": "t", "form": "seconds", "zon": "UTC"}}, "'time.zon'", "did you mean zone?"),
+    ],
+)
+def test_an_unknown_setting_is_compared_with_those_there_are(changes, words, hint):
+    with pytest.raises(ConfigurationError) as caught:
+        read_drivers({"driver": [{**JSON, **changes}]}, "devices.toml")
+    assert words in caught.value.message
+    assert caught.value.hint == hint
+
+
 def test_driver_files_that_cannot_be_used_are_rejected(tmp_path):
     file = tmp_path / "devices.toml"
     with pytest.raises(ConfigurationError, match="cannot read"):

@@ -29,6 +29,7 @@ from cluster.fjord.operators.count_window import CountWindow
 from cluster.fjord.operators.counted_extents import CountedExtents
 from cluster.fjord.operators.device_aggregates import AggregateRecipient, DeviceAggregates
 from cluster.fjord.operators.distinct import Distinct
+from cluster.fjord.operators.distinct_pieces import DistinctPieces
 from cluster.fjord.operators.extent import Extent
 from cluster.fjord.operators.filtering import Filter
 from cluster.fjord.operators.granularity import Granularity
@@ -40,15 +41,20 @@ from cluster.fjord.operators.kept_extent import KeptExtent
 from cluster.fjord.operators.lookup import Lookup, LookupTable
 from cluster.fjord.operators.multiplexing import Multiplex
 from cluster.fjord.operators.multiplicities import Multiplicities, difference, intersection
+from cluster.fjord.operators.origins import OriginJoin, OriginUnion, PieceProject, WithoutOrigins
 from cluster.fjord.operators.pane_aggregation import PaneAggregate, WindowSubscriber
 from cluster.fjord.operators.panes import Panes
 from cluster.fjord.operators.partial_aggregation import PartialAggregate
 from cluster.fjord.operators.pattern_match import PatternMatch
 from cluster.fjord.operators.per_query_filter import PerQueryFilter
+from cluster.fjord.operators.piece_chains import ChainedPieces
+from cluster.fjord.operators.piece_windows import PieceIntervals
+from cluster.fjord.operators.piecewise_lookup import PiecewiseLookup
 from cluster.fjord.operators.preaggregated_filter import PreaggregatedFilter
 from cluster.fjord.operators.projection import Project
 from cluster.fjord.operators.ranking import Ranked
 from cluster.fjord.operators.reordering import Reorder
+from cluster.fjord.operators.row_boundaries import BoundedAggregate, BoundedMultiplicities, CountedPartialAggregate
 from cluster.fjord.operators.sampling import Sample
 from cluster.fjord.operators.semi_joining import SemiJoin
 from cluster.fjord.operators.sequence import Sequence as Ordered
@@ -83,6 +89,7 @@ from protocols.wire.batches import (
 )
 from protocols.wire.programs import Measure
 from protocols.wire.streams import FieldType
+from tests.cluster.fjord.operators import test_pieces as pieces
 from tests.cluster.fjord.operators.conformance import Case, at_once, frame, physical, run, snapshots
 
 INTEGER, TEXT = FieldType.INTEGER, FieldType.TEXT
@@ -376,6 +383,11 @@ CASES: dict[type[Operator], tuple[Case, ...]] = {
             SequenceCall("behind", "lead", "n", INTEGER, rows=1, within_us=4),
             SequenceCall("most", "max", "k", TEXT, range_us=5, peers=True),
         ),
+        in_order(
+            SequenceCall("old", "sum", "n", INTEGER, peers=True, until_us=3),
+            SequenceCall("earlier", "last", "n", INTEGER, until_rows=2),
+            SequenceCall("between", "count", None, INTEGER, rows=3, until_rows=1),
+        ),
     ),
     Split: (Case(lambda: Split(LEFT, 1)), Case(lambda: Split(LEFT, 4))),
     TimeWindow: (Case(lambda: TimeWindow(5)), Case(lambda: TimeWindow(4, 6)), Case(lambda: TimeWindow(None, 3))),
@@ -424,6 +436,25 @@ CASES: dict[type[Operator], tuple[Case, ...]] = {
     Held: (held(0), held(11, (1, 2))),
     AsofJoin: (asof(None, 0, "inner"), asof(-4, -1, "left", ("k", "k2"))),
     StampJoin: (near(-3, 3, "inner", None), near(0, 4, "full", None, ("k", "k2")), near(-5, -1, "left", '"n" < "n2"')),
+    OriginUnion: (pieces.CASES["union"],),
+    OriginJoin: (pieces.CASES["join"], pieces.CASES["product"]),
+    WithoutOrigins: (Case(lambda: WithoutOrigins(Distinct(LEFT))),),
+    PieceProject: (pieces.CASES["project"],),
+    ChainedPieces: tuple(pieces.COMPARED[name] for name in ("semi", "anti", "ranked", "bounds")),
+    PieceIntervals: (pieces.COMPARED["granularity"], Case(lambda: pieces.in_window(TimeWindow(4, 3)))),
+    CountedPartialAggregate: (
+        Case(
+            lambda: CountedPartialAggregate(PartialAggregate(("k",), CALLS), ("k",)),
+            settled=lambda rows: merged(KEY).transition(0, Batch(rows.sort(START), NEVER)).rows,
+        ),
+    ),
+    BoundedAggregate: (pieces.CASES["groups"], pieces.CASES["all"]),
+    BoundedMultiplicities: (pieces.CASES["difference"], pieces.CASES["intersection"]),
+    DistinctPieces: (pieces.CASES["distinct"],),
+    PiecewiseLookup: tuple(
+        Case(lambda kind=kind, keeps=keeps: PiecewiseLookup(looked_up(kind).make(), keeps=keeps))
+        for kind, keeps in (("inner", True), ("left", False))
+    ),
     Zip: (zipped(-3, 3, "inner"), zipped(0, 4, "full", ("k", "k2")), zipped(-5, -1, "left")),
 }
 ONLY_K = (Output("k", read_scalar('"k"', TEXT)),)

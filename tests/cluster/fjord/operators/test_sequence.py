@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Sequence as Several
 from typing import Any
 
+import msgspec
 import polars as pl
 import pytest
 from hypothesis import given, settings
@@ -37,8 +38,8 @@ ROWS = st.lists(
         st.integers(0, 30),
         st.tuples(
             st.sampled_from(["a", "a", "b", None]),
-            st.sampled_from([0, 1, 2, None, 2**63 - 1]),
-            st.sampled_from([0.0, 0.5, -1.25, None, 4.0]),
+            st.sampled_from([0, 1, 2, None, 2**63 - 1, 2**62 + 1, -(2**62)]),
+            st.sampled_from([0.0, 0.5, -1.25, None, 4.0, 1e-300, 2.5e-308]),
             st.sampled_from([True, False, None]),
             st.sampled_from(["x", "y", "é", None]),
         ),
@@ -73,7 +74,11 @@ def frames(draw: st.DrawFn) -> SequenceCall:
         "rows": (draw(COUNTS), None, False), "range": (None, draw(SMALL), True),
         "all": (None, None, draw(st.booleans())),
     }[which]  # fmt: skip
-    return SequenceCall("", function, argument, kind, "", rows, range_us, peers, None, None, known)
+    ends = {
+        "until_rows": 0 if peers else draw(st.integers(0, 4 if rows is None else rows)),
+        "until_us": draw(st.integers(0, 9 if range_us is None else range_us)) if peers else 0,
+    }
+    return SequenceCall("", function, argument, kind, "", rows, range_us, peers, None, None, known, **ends)
 
 
 @st.composite
@@ -83,16 +88,6 @@ def several(draw: st.DrawFn) -> tuple[SequenceCall, ...]:
         SequenceCall(f"c{n}", *[getattr(call, name) for name in call.__struct_fields__[1:]])
         for n, call in enumerate(calls)
     )
-
-
-def close(rows: Several[Stamped], calls: Several[SequenceCall]) -> Counter[Stamped]:
-    """Count rows; means of huge integers are rounded differently."""
-    means = [len(COLUMNS) + n for n, call in enumerate(calls) if call.function == "avg"]
-
-    def rounded(row: tuple[Any, ...]) -> tuple[Any, ...]:
-        return tuple(float(f"{v:.12g}") if n in means and v is not None else v for n, v in enumerate(row))
-
-    return Counter((at, rounded(row)) for at, row in rows)
 
 
 def run(make: Any, rows: Several[Stamped], dice: random.Random) -> tuple[list[Stamped], Sequence]:
@@ -130,7 +125,7 @@ def test_results_are_by_definition_however_the_input_is_cut(
 ) -> None:
     keys = ("k",) if keyed else ()
     found, subject = run(lambda: Sequence(frame([]), keys, COLUMNS, calls), rows, random.Random(seed))
-    assert close(found, calls) == close(sequence_rows(rows, COLUMNS, keys, COLUMNS, calls), calls)
+    assert Counter(found) == Counter(sequence_rows(rows, COLUMNS, keys, COLUMNS, calls))
     kept = subject.save()
     assert all(table.height == 0 for table in kept.values() if isinstance(table, pl.DataFrame)), "nothing stays"
 
@@ -159,8 +154,21 @@ def readings(count: int, keys: int) -> list[Stamped]:
         (SequenceCall("c", "max", "n", FieldType.INTEGER, rows=2), 2),
         (SequenceCall("c", "sum", "x", FieldType.REAL, peers=True), 1),
         (SequenceCall("c", "last", "x", FieldType.REAL, known=True), 1),
+        (SequenceCall("c", "sum", "x", FieldType.REAL, until_rows=1), 1),
+        (SequenceCall("c", "sum", "x", FieldType.REAL, until_rows=3), 3),
+        (SequenceCall("c", "max", "n", FieldType.INTEGER, rows=4, until_rows=2), 4),
+        (SequenceCall("c", "last", "n", FieldType.INTEGER, peers=True, until_us=1000), 15),
     ],
-    ids=["lag", "frame by count", "sum so far", "last known"],
+    ids=[
+        "lag",
+        "frame by count",
+        "sum so far",
+        "last known",
+        "all before",
+        "all before two others",
+        "older by count",
+        "all long ago",
+    ],
 )
 def test_as_many_tuples_of_a_key_are_kept_as_are_needed(call: SequenceCall, each: int) -> None:
     found = kept(answers_of((call,), readings(60, 4)))
@@ -172,8 +180,9 @@ def test_as_many_tuples_of_a_key_are_kept_as_are_needed(call: SequenceCall, each
     [
         SequenceCall("c", "lag", "n", FieldType.INTEGER, rows=3, within_us=5),
         SequenceCall("c", "sum", "x", FieldType.REAL, range_us=5, peers=True),
+        SequenceCall("c", "sum", "x", FieldType.REAL, range_us=5, peers=True, until_us=3),
     ],
-    ids=["lag within", "frame by time"],
+    ids=["lag within", "frame by time", "frame by time that ends before"],
 )
 def test_tuples_that_are_too_old_are_forgotten_with_their_keys(call: SequenceCall) -> None:
     subject = answers_of((call,), readings(60, 60))
@@ -234,6 +243,55 @@ def test_a_tuple_that_waits_still_finds_those_of_its_own_stamp(back: SequenceCal
     ]
 
 
+def test_of_all_that_is_older_the_last_tuple_is_kept_and_those_since() -> None:
+    call = SequenceCall("c", "sum", "x", FieldType.REAL, peers=True, until_us=8)
+    found = kept(answers_of((call,), readings(60, 4))).group_by("k", maintain_order=True).agg(START)
+    assert dict(found.iter_rows()) == {"0": [52, 56], "1": [49, 53, 57], "2": [50, 54, 58], "3": [51, 55, 59]}
+
+
+ENDS_BEFORE = [  # the frame of each of six tuples, at 1, 3, 3, 4, 6 and 9: which of them it holds
+    ({"rows": 2, "until_rows": 1}, [[], [0], [0, 1], [1, 2], [2, 3], [3, 4]]),
+    ({"rows": 2, "until_rows": 2}, [[], [], [0], [1], [2], [3]]),
+    ({"until_rows": 2}, [[], [], [0], [0, 1], [0, 1, 2], [0, 1, 2, 3]]),
+    ({"range_us": 3, "until_us": 1, "peers": True}, [[], [0], [0], [0, 1, 2], [1, 2, 3], [4]]),
+    ({"range_us": 2, "until_us": 2, "peers": True}, [[], [0], [0], [], [3], []]),
+    ({"until_us": 3, "peers": True}, [[], [], [], [0], [0, 1, 2], [0, 1, 2, 3, 4]]),
+]
+
+
+@pytest.mark.parametrize(("frame_of", "held"), ENDS_BEFORE, ids=[str(each) for each, _ in ENDS_BEFORE])
+@pytest.mark.parametrize("at_once", [True, False])
+def test_a_frame_may_end_before_its_tuple(frame_of: dict[str, Any], held: list[list[int]], at_once: bool) -> None:
+    functions = {"count": len, "sum": sum, "min": min, "max": max, "first": lambda each: each[0],
+                 "last": lambda each: each[-1]}  # fmt: skip
+    calls = tuple(SequenceCall(name, name, "n", FieldType.INTEGER, **frame_of) for name in functions)  # type: ignore[arg-type] # the names are literals
+    rows: list[Stamped] = [(at, ("a", n, None, None, None)) for n, at in enumerate((1, 3, 3, 4, 6, 9))]
+    batches = [(rows, NEVER)] if at_once else [([each for each in rows if each[0] == at], at + 1) for at in range(10)]
+    subject = Sequence(frame([]), ("k",), COLUMNS, calls)
+    found = pl.concat([subject.transition(0, Batch(frame(each), until)).rows for each, until in batches])
+    expected = [
+        {name: of(frame_) if frame_ or name == "count" else None for name, of in functions.items()} for frame_ in held
+    ]
+    assert found.sort("n").select(list(functions)).to_dicts() == expected
+
+
+def test_what_an_earlier_version_saved_is_read() -> None:
+    """Its plan files know no ends of frames, and its tuples have no other columns than now."""
+    old = b'{"name":"c","function":"sum","argument":"n","type":"integer","peers":true}'
+    call = msgspec.json.decode(old, type=SequenceCall)
+    assert call == SequenceCall("c", "sum", "n", FieldType.INTEGER, peers=True)
+    assert msgspec.json.encode(call) == old
+    none: dict[str, Any] = {"x": None, "b": None, "t": None}
+    saved = {START: 3, END: 4, "k": "a", "n": 2, **none, "fjord_count_0": 2, "fjord_sum_0": 9, "fjord_open": False}
+    after = Sequence(frame([]), ("k",), COLUMNS, (call,))
+    fresh = after.save()
+    columns = kept(after).schema
+    assert list(columns) == list(saved)
+    after.restore(unpack_state(pack_state({**fresh, "kept": pl.DataFrame([saved], schema=columns)})))
+    answer = after.transition(0, Batch(frame([(7, ("a", 5, None, None, None))]), NEVER)).rows
+    assert answer["c"].to_list() == [14]
+
+
 def test_sums_of_reals_do_not_depend_on_how_tuples_are_cut() -> None:
     dice = random.Random(7)
     rows: list[Stamped] = [(at, ("a", None, dice.uniform(-1e9, 1e9), None, None)) for at in range(400)]
@@ -257,6 +315,32 @@ def test_a_sum_that_leaves_the_range_of_reals_is_null_and_comes_back() -> None:
     subject = Sequence(frame([]), ("k",), COLUMNS, (call,))
     found = [subject.transition(0, Batch(frame([each]), each[0] + 1)).rows["c"].item() for each in rows]
     assert found == [1e308, None, 1e308]
+
+
+def test_sums_and_means_over_ends_of_reals_and_integers() -> None:
+    tiny: list[Stamped] = [
+        (at, ("a", n, x, None, None)) for at, n, x in [(0, 2**62 + 1, 1e-300), (1, -(2**62), 5e-324)]
+    ]
+    calls = tuple(
+        SequenceCall(f"{function}_{name}_{rows}", function, name, FieldType.REAL, rows=rows)
+        for rows in (None, 1)
+        for function, name in (("sum", "x"), ("avg", "x"), ("avg", "n"))
+    )
+    found = Sequence(frame([]), ("k",), COLUMNS, calls).transition(0, Batch(frame(tiny), NEVER)).rows.row(1, named=True)
+    assert [found[call.name] for call in calls] == [1e-300, 5e-301, 0.5] * 2
+
+
+def test_running_results_saved_by_an_earlier_version_go_on() -> None:
+    calls = SequenceCall("x_mean", "avg", "x", FieldType.REAL), SequenceCall("n_mean", "avg", "n", FieldType.REAL)
+    rows: list[Stamped] = [(at, ("a", 2**62 + at, 0.1, None, None)) for at in range(3)]
+    before = Sequence(frame([]), ("k",), COLUMNS, calls)
+    before.transition(0, Batch(frame(rows[:2]), 2))
+    state = unpack_state(pack_state(before.save()))
+    state["kept"] = state["kept"].drop("fjord_plain_0", "fjord_integer_1")
+    after = Sequence(frame([]), ("k",), COLUMNS, calls)
+    after.restore(state)
+    (answer,) = after.transition(0, Batch(frame(rows[2:]), NEVER)).rows.rows(named=True)
+    assert (answer["x_mean"], answer["n_mean"]) == ((0.1 + 0.1 + 0.1) / 3, float(2**62 + 1))
 
 
 def test_a_run_of_one_key_and_many_keys_are_added_alike() -> None:

@@ -6,10 +6,11 @@ import polars as pl
 import pytest
 
 from cluster.errors import PlanError
-from cluster.fjord.batch import END, START, Batch
+from cluster.fjord.batch import END, NEVER, START, Batch
 from cluster.fjord.operators.window_bounds import WindowBounds
 from cluster.language.window_shapes import Grid, Span
 
+DAYS = Grid(Span("day", 1), size=Span("day", 1))
 SCHEMA = {START: pl.Int64, END: pl.Int64, "n": pl.Int64}
 
 
@@ -44,3 +45,10 @@ def test_no_rows_have_the_columns_all_the_same() -> None:
 def test_a_window_that_is_reset_has_no_bounds() -> None:
     with pytest.raises(PlanError):
         WindowBounds(Grid(Span("us", 5)), "s", "e")
+
+
+@pytest.mark.parametrize("grid", [Grid(Span("us", 1_000_000), size=Span("us", 5_000_000)), DAYS])
+def test_a_row_that_holds_for_ever_is_not_cut_into_all_windows_there_will_be(grid: Grid) -> None:
+    with pytest.raises(PlanError, match=r"from 1970-01-01T00:00:00.000004Z for ever .* more than 1,000,000 windows"):
+        bounded(grid, (3, 9, 1), (4, NEVER, 2))
+    assert len(bounded(grid, (4, 4 + 900 * grid.step.usual_us, 2))) in {900, 901}

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from cluster.language.closeness import closest
-from cluster.language.errors import did_you_mean, suggest
+from cluster.language.errors import suggest
+from protocols.text.closeness import closest, did_you_mean
 
 
 @pytest.mark.parametrize(

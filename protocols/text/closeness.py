@@ -11,6 +11,8 @@ SHORT, LONGER, LONG = 2, 6, 9
 SHORTEST_BEGINNING = 3
 """Letters from which on a word may be the beginning of another."""
 LONGEST_WORD = 64
+MOST_MEANT = 2
+"""Most words that are suggested when several are equally close."""
 
 
 def closest(word: str, known: Iterable[str]) -> tuple[str, ...]:
@@ -36,6 +38,18 @@ def closest(word: str, known: Iterable[str]) -> tuple[str, ...]:
         return tuple(candidate for candidate, cost in costs.items() if cost == least)
     beginnings = [candidate for first, candidate in by_first.items() if first.startswith(folded)]
     return tuple(beginnings) if len(folded) >= SHORTEST_BEGINNING and len(beginnings) == 1 else ()
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str | None:
+    """Return a hint that names the closest of `known`, without regard to case, or None if none is close.
+
+    >>> did_you_mean("speeed", ["speed", "lane"])
+    'did you mean speed?'
+    >>> did_you_mean("altitude", ["speed", "lane"]) is None
+    True
+    """
+    found = closest(word, known)
+    return f"did you mean {' or '.join(found)}?" if 0 < len(found) <= MOST_MEANT else None
 
 
 def _allowed(word: str) -> int:
