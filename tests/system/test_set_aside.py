@@ -55,7 +55,8 @@ def test_a_bomb_is_set_aside_and_others_answer_exactly(tmp_path: Path, limit: Se
             status = api.status()
             assert (status["fjord"]["restarts"], status["fjord"]["hangs"]) == (0, 0)
             assert status["fjord"]["overruns"] >= STRIKES
-            last = api.results("bomb", limit=10_000)[-1]
-            assert last["error"] == f"the query is set aside, as {reason}"
+            # A micro-batch that was under way may note its own overrun behind this row.
+            errors = [each.get("error") for each in api.results("bomb", limit=10_000)]
+            assert errors.count(f"the query is set aside, as {reason}") == 1
             api.drop("bomb")
             assert [each["name"] for each in api.queries()] == ["averages"]
