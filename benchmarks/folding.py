@@ -9,10 +9,8 @@ the number of queries. Each query wants a thousandth of the stream.
 from __future__ import annotations
 
 import argparse
-import importlib.metadata
 import json
 import os
-import platform
 import statistics
 import sys
 import tempfile
@@ -24,7 +22,6 @@ from typing import Any
 os.environ.setdefault("POLARS_MAX_THREADS", "1")
 sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parent)]
 
-import psutil
 from fjord_in_spark import FjordInSpark
 from folding_in_spark import STEP_US, adding, keeping_up, over_plain_spark, shared_windows
 from hosted_dataflow import (
@@ -35,6 +32,7 @@ from hosted_dataflow import (
     planned,
     readings,
 )
+from machine import machine
 from parameterised import parameterised_over_texts
 from rich.console import Console
 
@@ -103,24 +101,6 @@ def in_spark(spark: Any, folder: Path, say: Callable[[str], None], *, quick: boo
         report |= keeping_up(spark, folder / "keeping-up", filters=10_000, rate=10_000, seconds=300)
     say(f"200 windowed aggregates over {rows:,} rows, and the costliest alone")
     return report | shared_windows(spark, folder / "windows", rows, rounds=1 if quick else 3)
-
-
-def machine() -> dict[str, Any]:
-    """Return the machine and versions on which the figures depend."""
-    return {
-        "processor": _processor(),
-        "cores": os.cpu_count(),
-        "memory_gib": round(psutil.virtual_memory().total / 2**30, 1),
-        "system": f"{platform.system()} {platform.release()}",
-        "python": platform.python_version(),
-        **{name: importlib.metadata.version(name) for name in ("pyspark", "polars", "deltalake")},
-    }
-
-
-def _processor() -> str:
-    described = Path("/proc/cpuinfo")
-    lines = described.read_text().splitlines() if described.exists() else []
-    return next((line.split(":")[1].strip() for line in lines if line.startswith("model name")), platform.machine())
 
 
 def folded_and_separate(folder: Path, counts: tuple[int, ...], *, sampled: int) -> list[dict[str, float]]:

@@ -1,8 +1,9 @@
 """NEXMark: events per second of each query, by Fjord on Spark and by plain Spark, where that can express the query.
 
 Events of examples/nexmark/generate.py are stored first. Fjord reads its stream tables, as far as numbered answers on
-disk; plain Spark reads the same Parquet files and writes Parquet, in one streaming query. Both have a session that is
-warm, and take turns. That Fjord's answers are right is tested (tests/cluster/nexmark).
+disk; plain Spark reads the same Parquet files and writes Parquet, in one streaming query, of which only the
+micro-batches are counted, not its start. Both have a session that is warm, and take turns. That Fjord's answers are
+right is tested (tests/cluster/nexmark).
 
     python benchmarks/nexmark.py [--quick] [--json]
 """
@@ -26,7 +27,7 @@ import nexmark_spark
 import polars as pl
 import typer
 from fjord_in_spark import FjordInSpark
-from folding import machine
+from machine import machine
 from reports import write_report
 from rich.console import Console
 from rich.progress import track
