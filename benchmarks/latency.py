@@ -5,6 +5,9 @@ measures, for each row, the time from the sample's instant (motes sample in real
 All parts and the subscriber share one clock. Beside it run a query over windows, and two alarms with EMIT EARLY, about
 one mote each that samples once a second: the last 60 samples, and the highest of the last 60 seconds.
 
+Rows of windows are timed from the end of their window. They may come before it (`window_median_s` is negative then):
+the proxy knows from the motes' programs that no mote will take another sample within the window.
+
     python benchmarks/latency.py [--quick] [--json] [--motes 64] [--seconds 60]
 """
 
