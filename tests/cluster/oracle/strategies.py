@@ -47,6 +47,7 @@ from cluster.language.extents import Coalescing, Link
 from cluster.language.instants import is_instantaneous
 from cluster.language.sequence_calls import SequenceCall
 from cluster.language.window_shapes import Grid, Session, Span
+from cluster.physical.validity import longest_validity_us
 from cluster.plan.expressions import read_scalar
 from protocols.wire.streams import FieldType
 from tests.cluster.oracle.definition import Streams
@@ -273,7 +274,8 @@ def _nodes(draw: Any, depth: int, names: _Names) -> Node:
     if kind is Ranked:
         return draw(_ranks(node, names))
     if kind is WindowBounds:
-        return draw(_with_bounds(node, names))
+        # What holds for ever has the bounds of too many windows.
+        return draw(_with_bounds(draw(_chronons(node)) if longest_validity_us(node) is None else node, names))
     if kind is Sequence:
         return draw(_sequences(node if is_instantaneous(node) else draw(_chronons(node)), names))
     if kind is Granularity:
