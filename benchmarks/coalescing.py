@@ -38,11 +38,11 @@ from coalescing_operators import SETTINGS, operator_outcomes, over_engines
 from coalescing_streams import ArrayExtent, Samples, drawn
 from reports import RESULTS, write_report
 
-from cluster.temporal.admission import Admission, Verdict
-from cluster.temporal.batched_extent import BatchedExtent
-from cluster.temporal.eager_extent import EagerExtent
 from cluster.temporal.links import Equal
 from cluster.temporal.windows import CountWindow
+from tests.cluster.temporal.admission import Admission, Verdict
+from tests.cluster.temporal.batched_extent import BatchedExtent
+from tests.cluster.temporal.eager_extent import EagerExtent
 
 WINDOWS = (1_000, 10_000)
 DISORDERS = (0.0, 0.3)

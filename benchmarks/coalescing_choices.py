@@ -10,8 +10,8 @@ from coalescing_streams import drawn
 
 from cluster.temporal.cost_model import STAMP_BYTES, Constants, Maxima, Prices, Weights, prices
 from cluster.temporal.links import Equal, Link, Within
-from cluster.temporal.measuring import Measured, Sample, measured, workload
 from cluster.temporal.selection import by_enumerating, optimal
+from tests.cluster.temporal.measuring import Measured, Sample, measured, workload
 
 SAMPLES_AFTER = 400
 """Samples that are timed once the window is full."""

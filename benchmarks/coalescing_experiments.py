@@ -21,9 +21,9 @@ from quantised_log import rounded
 from reports import agrees
 
 from cluster.temporal.cost_model import Maxima, Prices, Weights
-from cluster.temporal.lazy_extent import LazyExtent
 from cluster.temporal.links import Equal
 from cluster.temporal.selection import optimal
+from tests.cluster.temporal.lazy_extent import LazyExtent
 
 LAZY_BYTES = 40
 EAGER_BYTES = (24, 24, 24, 32, 32, 40)

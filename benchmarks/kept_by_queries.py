@@ -25,9 +25,9 @@ from cluster.language.translation import translate
 from cluster.local.engine import Arrival, LocalEngine
 from cluster.plan.epoch import Plan, PlannedQuery
 from cluster.plan.rewrite import rewrite
-from cluster.temporal.accuracy import quality
 from cluster.temporal.kept_samples import Piece
 from protocols.wire.streams import Field, FieldType, StreamSchema
+from tests.cluster.temporal.accuracy import quality
 
 US = 1_000_000
 HOUR = 3_600 * US

@@ -34,13 +34,13 @@ from kept_by_queries import through_the_engine
 from quantised_log import rounded
 from reports import agrees, write_report
 
-from cluster.temporal.accuracy import quality
-from cluster.temporal.best_kept import best_accuracy
 from cluster.temporal.kept_samples import KeptSamples, Piece
 from cluster.temporal.scoring import ABSOLUTE_LEX, DEFAULT, Algorithm
-from cluster.temporal.shedding import DrawingShedder, ScanningShedder
 from cluster.temporal.shedding_heap import HeapShedder
 from cluster.temporal.windows import CountWindow
+from tests.cluster.temporal.accuracy import quality
+from tests.cluster.temporal.best_kept import best_accuracy
+from tests.cluster.temporal.shedding import DrawingShedder, ScanningShedder
 
 US = 1_000_000
 """The mean distance of samples."""

@@ -2,7 +2,7 @@
 
 The definition is Python: the samples that are in the window at an instant, key by key in the order of their stamps (of
 equal stamps in that of the values that are read, NULLs last); a run goes on while each is linked with the one before.
-Where stamps of a key differ, the runs are also those of the scan that defines extents (cluster/temporal/runs.py).
+Where stamps of a key differ, the runs are also those of the scan that defines extents (tests/cluster/temporal/runs.py).
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from typing import Any
 
 from cluster.fjord.batch import NEVER
 from cluster.temporal.links import Satisfying
-from cluster.temporal.runs import coalesced
 from tests.cluster.oracle.scripted_runs import answers_of, micros, valid_at
+from tests.cluster.temporal.runs import coalesced
 from tests.examples import seeds
 
 RUNS = 200

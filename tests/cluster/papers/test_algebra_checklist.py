@@ -18,7 +18,6 @@ from cluster.fjord.batch import NEVER, Batch
 from cluster.fjord.operator import Operator
 from cluster.fjord.operators.aggregation import MergeAggregate
 from cluster.fjord.operators.changes import Changes
-from cluster.fjord.operators.coalescing import Coalesce
 from cluster.fjord.operators.count_window import CountWindow
 from cluster.fjord.operators.distinct import Distinct
 from cluster.fjord.operators.granularity import Granularity
@@ -41,6 +40,7 @@ from cluster.plan.rewrite import RULES, rewrite
 from protocols.wire.streams import FieldType
 from tests.cluster.oracle.running import fragment_alone
 from tests.cluster.oracle.searching import search
+from tests.cluster.papers.coalesce import Coalesce
 from tests.cluster.papers.notation import Rows, answer, frame, physical, snapshots
 from tests.cluster.papers.queries import catalog_of, check_answer, planned, stream
 

@@ -15,7 +15,6 @@ import pytest
 from cluster.fjord.operator import Operator
 from cluster.fjord.operators.aggregation import MergeAggregate
 from cluster.fjord.operators.changes import Changes
-from cluster.fjord.operators.coalescing import Coalesce
 from cluster.fjord.operators.count_window import CountWindow
 from cluster.fjord.operators.distinct import Distinct
 from cluster.fjord.operators.filtering import Filter
@@ -30,6 +29,7 @@ from cluster.fjord.operators.union import Union
 from cluster.language.columns import AggregateCall, Column, Output, Scalar
 from cluster.plan.expressions import read_scalar
 from protocols.wire.streams import FieldType
+from tests.cluster.papers.coalesce import Coalesce
 from tests.cluster.papers.notation import Rows, answer, frame, physical, snapshots
 
 PS1 = "c[1,8) a[5,11) d[6,14) a[9,10) b[12,17)"

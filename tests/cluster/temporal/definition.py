@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from cluster.temporal.links import Link
-from cluster.temporal.runs import Coalesced
 from cluster.temporal.windows import CountWindow, Window
+from tests.cluster.temporal.runs import Coalesced
 
 Sample = tuple[int, tuple[Any, ...], tuple[Any, ...]]
 """Stamp, group, values."""

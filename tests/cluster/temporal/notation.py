@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 
 from cluster.temporal.links import Equal, Link
-from cluster.temporal.runs import Coalesced
-from cluster.temporal.shared_extents import CoalescingQuery, SharedExtents, StreamSchema, coalescing_query
 from cluster.temporal.windows import Window
+from tests.cluster.temporal.runs import Coalesced
+from tests.cluster.temporal.shared_extents import CoalescingQuery, SharedExtents, StreamSchema, coalescing_query
 
 SCHEMA = StreamSchema(key=(), invariant=("group",), varying=("value",))
 SAMPLE = re.compile(r"(?:(\w+):)?(\w+)@(\d+)")

@@ -7,12 +7,12 @@ from random import Random
 
 import numpy as np
 
-from cluster.temporal.batched_extent import BatchedExtent, equal
 from cluster.temporal.links import Equal, Increasing, Link, Within
-from cluster.temporal.runs import Coalesced
-from cluster.temporal.shared_extents import SharedExtents, StreamSchema, coalescing_query
 from cluster.temporal.windows import CountWindow, TimeWindow, Window
+from tests.cluster.temporal.batched_extent import BatchedExtent, equal
 from tests.cluster.temporal.definition import Sample, coalesced_by_definition, live_samples, verdict
+from tests.cluster.temporal.runs import Coalesced
+from tests.cluster.temporal.shared_extents import SharedExtents, StreamSchema, coalescing_query
 
 ARRAY_LINKS = {
     Equal(): equal,

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from cluster.temporal.adapting import PROBED_WINDOW, TIMED, AdaptingExtents
 from cluster.temporal.cost_model import Constants, Weights
 from cluster.temporal.links import Link
-from cluster.temporal.measuring import Measured, Sample, measured
-from cluster.temporal.shared_extents import SharedExtents, StreamSchema, coalescing_query
 from cluster.temporal.windows import CountWindow, ExtentError
+from tests.cluster.temporal.adapting import PROBED_WINDOW, TIMED, AdaptingExtents
+from tests.cluster.temporal.measuring import Measured, Sample, measured
+from tests.cluster.temporal.shared_extents import SharedExtents, StreamSchema, coalescing_query
 
 SCHEMA = StreamSchema(key=("room",), invariant=(), varying=("heat", "damp"))
 HEAT = coalescing_query(SCHEMA, ["heat"], ["room"])

@@ -10,16 +10,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cluster.temporal.admission import Verdict
-from cluster.temporal.batched_extent import BatchedExtent
-from cluster.temporal.eager_extent import EagerExtent
-from cluster.temporal.intervals import FOREVER, Interval, coalesced_rows, intersection, overlaps
 from cluster.temporal.links import Equal, Increasing, Satisfying, Within
-from cluster.temporal.shared_extents import CoalescingQuery, SharedExtents, StreamSchema, coalescing_query
 from cluster.temporal.windows import CountWindow, ExtentError, TimeWindow
+from tests.cluster.temporal.admission import Verdict
+from tests.cluster.temporal.batched_extent import BatchedExtent
 from tests.cluster.temporal.definition import live_samples
+from tests.cluster.temporal.eager_extent import EagerExtent
+from tests.cluster.temporal.intervals import FOREVER, Interval, coalesced_rows, intersection, overlaps
 from tests.cluster.temporal.notation import Watched
 from tests.cluster.temporal.random_streams import compare, drawn
+from tests.cluster.temporal.shared_extents import CoalescingQuery, SharedExtents, StreamSchema, coalescing_query
 
 WIDE = StreamSchema(key=(), invariant=("room", "floor"), varying=("heat", "damp"))
 HEAT = coalescing_query(WIDE, ["heat"], ["room"])

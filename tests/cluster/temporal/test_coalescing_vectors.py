@@ -7,12 +7,12 @@ from itertools import product
 
 import pytest
 
-from cluster.temporal.intervals import FOREVER, Interval, coalesced_rows, duration_in, intersection, overlaps
 from cluster.temporal.links import Increasing, Satisfying, Values, Within
-from cluster.temporal.runs import coalesced
-from cluster.temporal.shared_extents import StreamSchema, coalescing_query
 from cluster.temporal.windows import CountWindow, TimeWindow
+from tests.cluster.temporal.intervals import FOREVER, Interval, coalesced_rows, duration_in, intersection, overlaps
 from tests.cluster.temporal.notation import Watched, samples_in
+from tests.cluster.temporal.runs import coalesced
+from tests.cluster.temporal.shared_extents import StreamSchema, coalescing_query
 
 ALL = CountWindow(100)
 

@@ -7,14 +7,14 @@ from random import Random
 
 import pytest
 
-from cluster.temporal.accuracy import quality
-from cluster.temporal.best_kept import best_accuracy
 from cluster.temporal.kept_samples import KeptSamples, Piece
 from cluster.temporal.scoring import ABSOLUTE_LEX, DEFAULT, PROFILES, Algorithm, Combination, Scoring, Tie, score
-from cluster.temporal.shedding import DrawingShedder, ScanningShedder
 from cluster.temporal.shedding_heap import HeapShedder
 from cluster.temporal.windows import CountWindow, ExtentError, TimeWindow, Window
+from tests.cluster.temporal.accuracy import quality
+from tests.cluster.temporal.best_kept import best_accuracy
 from tests.cluster.temporal.definition import live_samples
+from tests.cluster.temporal.shedding import DrawingShedder, ScanningShedder
 
 ALL = CountWindow(10**9)
 STREAM = list(zip((0, 3, 4, 9, 10, 14, 16, 17, 21, 22), "aaaabbcaab", strict=True))

@@ -24,7 +24,6 @@ from cluster.fjord.operator import Operator
 from cluster.fjord.operators.aggregation import MergeAggregate
 from cluster.fjord.operators.asof_joining import AsofJoin
 from cluster.fjord.operators.changes import Changes
-from cluster.fjord.operators.coalescing import Coalesce
 from cluster.fjord.operators.count_window import CountWindow
 from cluster.fjord.operators.counted_extents import CountedExtents
 from cluster.fjord.operators.device_aggregates import AggregateRecipient, DeviceAggregates
@@ -91,6 +90,7 @@ from protocols.wire.programs import Measure
 from protocols.wire.streams import FieldType
 from tests.cluster.fjord.operators import test_pieces as pieces
 from tests.cluster.fjord.operators.conformance import Case, at_once, frame, physical, run, snapshots
+from tests.cluster.papers.coalesce import Coalesce
 
 INTEGER, TEXT = FieldType.INTEGER, FieldType.TEXT
 LEFT, RIGHT = frame([]), frame([], 1)

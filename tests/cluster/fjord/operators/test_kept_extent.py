@@ -11,7 +11,6 @@ import pytest
 from cluster.fjord.batch import END, START, Batch
 from cluster.fjord.counters import counters_of, shed_of
 from cluster.fjord.graph import Dataflow
-from cluster.fjord.kept_means import KeptMeans
 from cluster.fjord.operators.kept_extent import KeptExtent
 from cluster.fjord.queues import PushQueue
 from cluster.fjord.saved_state import pack_state, unpack_state
@@ -26,6 +25,7 @@ from cluster.plan.epoch import Plan, PlannedQuery
 from cluster.plan.rewrite import rewrite
 from cluster.temporal.rated_extent import UNLIMITED, Offer
 from cluster.temporal.windows import ExtentError
+from tests.cluster.fjord.operators.kept_means import KeptMeans
 from tests.cluster.language.example_catalog import CATALOG
 
 KEPT = KeptTuples(20, ("k",), "run", "n", ("since", "until"), "quality", size_us=1_000_000)

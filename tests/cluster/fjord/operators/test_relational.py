@@ -19,7 +19,6 @@ from cluster.errors import PlanError, StateError
 from cluster.fjord.batch import ALWAYS, END, NEVER, START, Batch
 from cluster.fjord.operator import Operator
 from cluster.fjord.operators.changes import Changes
-from cluster.fjord.operators.coalescing import Coalesce
 from cluster.fjord.operators.count_window import CountWindow
 from cluster.fjord.operators.distinct import Distinct
 from cluster.fjord.operators.granularity import Granularity
@@ -32,6 +31,7 @@ from cluster.fjord.saved_state import pack_state, unpack_state
 from cluster.language.columns import Scalar
 from cluster.plan.expressions import read_scalar
 from protocols.wire.streams import FieldType
+from tests.cluster.papers.coalesce import Coalesce
 
 LAST = 30
 Interval = tuple[int, int, str | None, int]

@@ -6,8 +6,8 @@ from bisect import bisect_left, insort
 from typing import Any, TypeAlias
 
 from cluster.temporal.links import Link
-from cluster.temporal.runs import Coalesced, coalesced
 from cluster.temporal.windows import Key, Position, rank
+from tests.cluster.temporal.runs import Coalesced, coalesced
 
 Row: TypeAlias = tuple[Any, ...]
 """Values of all attributes of a stream, in the order of its schema."""

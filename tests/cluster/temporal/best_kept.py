@@ -27,7 +27,7 @@ def best_accuracy(rows: Sequence[Sequence[int]], kept: int) -> float:
     ratio = 0.0
     while True:
         gained, share, pieces = _knapsack(tables, kept, ratio)
-        if gained <= 1e-12:  # noqa: PLR2004 - rounding of sums of shares
+        if gained <= 1e-12:
             return ratio
         ratio = share / pieces
 

@@ -10,12 +10,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from cluster.temporal.admission import Admission, Verdict
-from cluster.temporal.eager_extent import Counters, EagerExtent
-from cluster.temporal.lazy_extent import LazyExtent
 from cluster.temporal.links import Equal, Link
-from cluster.temporal.runs import Coalesced
 from cluster.temporal.windows import ExtentError, Window
+from tests.cluster.temporal.admission import Admission, Verdict
+from tests.cluster.temporal.eager_extent import Counters, EagerExtent
+from tests.cluster.temporal.lazy_extent import LazyExtent
+from tests.cluster.temporal.runs import Coalesced
 
 
 @dataclass(frozen=True)

@@ -66,7 +66,7 @@ class ScanningShedder(KeptSamples):
                 found[sample.number] = (delta, rho)
         return found
 
-    def _victim(self, new: Sample) -> Sample:  # noqa: ARG002 - it is no candidate
+    def _victim(self, new: Sample) -> Sample:
         scores = self.scores()
         if not scores:
             return next(iter(self.kept.values()))
@@ -111,7 +111,7 @@ class DrawingShedder(KeptSamples):
         self._place_of[new.number] = len(self._places)
         self._places.append(new)
 
-    def _removed(self, sample: Sample, *, expired: bool) -> None:  # noqa: ARG002 - either way
+    def _removed(self, sample: Sample, *, expired: bool) -> None:
         place, last = self._place_of.pop(sample.number), self._places.pop()
         if last is not sample:
             self._places[place] = last

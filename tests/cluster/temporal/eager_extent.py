@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from heapq import heappop, heappush
 
 from cluster.temporal.links import Link, Values
-from cluster.temporal.runs import Coalesced, canonical
 from cluster.temporal.windows import Key, Position, rank
+from tests.cluster.temporal.runs import Coalesced, canonical
 
 
 class Run:

@@ -12,20 +12,20 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from cluster.temporal.admission import Verdict
 from cluster.temporal.cost_model import Constants, Maxima, Prices, Weights, Workload, prices
 from cluster.temporal.links import Link
-from cluster.temporal.measuring import Measured, Sample, measured, workload
-from cluster.temporal.runs import Coalesced
 from cluster.temporal.selection import reconsidered
-from cluster.temporal.shared_extents import (
+from cluster.temporal.windows import CountWindow, ExtentError
+from tests.cluster.temporal.admission import Verdict
+from tests.cluster.temporal.measuring import Measured, Sample, measured, workload
+from tests.cluster.temporal.runs import Coalesced
+from tests.cluster.temporal.shared_extents import (
     CoalescingQuery,
     SharedExtents,
     StreamSchema,
     lazy_row_bytes,
     row_bytes,
 )
-from cluster.temporal.windows import CountWindow, ExtentError
 
 PROBED_WINDOW = 100
 """Samples of the window in which costs are measured; those of the real window follow from the model."""

@@ -11,12 +11,12 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from cluster.temporal.admission import Admission, Verdict
 from cluster.temporal.cost_model import STAMP_BYTES, Constants, Workload
-from cluster.temporal.eager_extent import Counters, EagerExtent
-from cluster.temporal.lazy_extent import LazyExtent
 from cluster.temporal.links import Link, Values
 from cluster.temporal.windows import CountWindow, Key
+from tests.cluster.temporal.admission import Admission, Verdict
+from tests.cluster.temporal.eager_extent import Counters, EagerExtent
+from tests.cluster.temporal.lazy_extent import LazyExtent
 
 SCANS = 5
 """How often an extent is read at the end."""
