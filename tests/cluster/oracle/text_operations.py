@@ -355,12 +355,12 @@ def _choices() -> Iterator[Operation]:
 
 def _near() -> Iterator[Operation]:
     for one, other in _PAIRS:
-        apart = f"f_wrap(abs(f_wrap({_I0} - {_I1})))" if one is other is INTEGER else f"f_real({_D0} - {_D1})"
+        whole = one is other is INTEGER
+        # The least integer has no absolute value among integers, neither here nor in FjordSQL.
+        apart = f"f_wrap(abs(f_wrap({_I0} - {_I1})::HUGEINT))" if whole else f"abs(f_real({_D0} - {_D1}))"
         same = "{0} = {1}" if one is other else f"{_D0} = {_D1}"
         near = [("{0:5} ~= {1:5}", same)]
-        near += [
-            (f"{{0:5}} ~= {{1:5}} TOLERANCE {each}", f"abs({apart}) <= {each}") for each in ("0", "1", "1.5", "2e0")
-        ]
+        near += [(f"{{0:5}} ~= {{1:5}} TOLERANCE {each}", f"{apart} <= {each}") for each in ("0", "1", "1.5", "2e0")]
         for text, sql in near:
             yield _operation("~=", BOOLEAN, (one, other), (text,), sql, Binding.COMPARISON)
 
