@@ -97,6 +97,8 @@ def print_lifetime(report: LifetimeReport, *, as_json: bool) -> None:
             f"{each.every_sample_mw:.4g}",
         )
     console.print(queries)
+    for note in report.notes:
+        console.print(f"note: {note}", markup=False)
 
 
 def _listening(schedule: ListenSchedule) -> str:

@@ -10,6 +10,7 @@ import numpy as np
 
 from firmware_sim.lifetime.fleet_file import FleetPlan
 from firmware_sim.lifetime.folding import FleetFolding
+from firmware_sim.lifetime.notes import notes_on_lifetimes
 from firmware_sim.lifetime.prediction import predicted_days
 from firmware_sim.lifetime.query_file import AskingQuery
 from firmware_sim.power.many_motes import VirtualMote
@@ -60,13 +61,17 @@ class QueryCost:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LifetimeReport:
-    """The report; `predicted_days` is each mote's life in closed form, `outcome` the result of the simulation."""
+    """The report; `predicted_days` is each mote's life in closed form, `outcome` the result of the simulation.
+
+    `notes` say what is not as queries or the fleet's file would have it.
+    """
 
     fleet: FleetPlan
     programs: tuple[SamplingProgram, ...]
     outcome: Outcome
     predicted_days: tuple[float, ...]
     queries: tuple[QueryCost, ...]
+    notes: tuple[str, ...] = ()
 
     @property
     def first(self) -> int:
@@ -131,6 +136,7 @@ class LifetimeReport:
                 }
                 for each in self.queries
             ],
+            "notes": list(self.notes),
             "motes": [
                 {
                     "mote": mote.name,
@@ -159,7 +165,8 @@ def make_report(
     ProgramError
         If a mote cannot run the program that the queries need; names the mote and the limit.
     """
-    motes = virtual_motes(fleet, queries)
+    folding = FleetFolding(fleet, queries)
+    motes = _virtual_motes(fleet, folding)
     outcome = run_motes(motes, days=days, seed=seed, begins_day=fleet.begins_day, progress=progress)
     predicted = tuple(predicted_days(mote) for mote in motes)
     # The effects of chance and weather on the lives stay the same when a query is dropped.
@@ -183,7 +190,8 @@ def make_report(
                 _mean_mw(virtual_motes(fleet, [query], pushed_down=False)),
             )
         )
-    return LifetimeReport(fleet, tuple(mote.program for mote in motes), outcome, predicted, tuple(costs))
+    notes = tuple(notes_on_lifetimes(fleet, folding, queries, outcome))
+    return LifetimeReport(fleet, tuple(mote.program for mote in motes), outcome, predicted, tuple(costs), notes)
 
 
 def virtual_motes(fleet: FleetPlan, queries: Sequence[AskingQuery], *, pushed_down: bool = True) -> list[VirtualMote]:
@@ -196,7 +204,10 @@ def virtual_motes(fleet: FleetPlan, queries: Sequence[AskingQuery], *, pushed_do
     pushed_down
         False if motes are to send every sample that any query reads.
     """
-    folding = FleetFolding(fleet, queries, pushed_down=pushed_down)
+    return _virtual_motes(fleet, FleetFolding(fleet, queries, pushed_down=pushed_down))
+
+
+def _virtual_motes(fleet: FleetPlan, folding: FleetFolding) -> list[VirtualMote]:
     found = []
     for mote in fleet.motes:
         program = folding.merged(mote).program
@@ -230,5 +241,6 @@ def _words(query: AskingQuery) -> str:
     for demand in query.demands:
         every = "the default period" if demand.period_us is None else f"every {format_duration(demand.period_us)}"
         what = ", ".join(demand.fields) or "its instants"
-        parts.append(f"{'changes of ' if demand.silence_us else ''}{what} {every}")
+        slowest = f", at least every {format_duration(demand.slowest_us)}" if demand.slowest_us else ""
+        parts.append(f"{'changes of ' if demand.silence_us else ''}{what} {every}{slowest}")
     return "; ".join(parts)

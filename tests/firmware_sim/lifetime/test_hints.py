@@ -1,0 +1,61 @@
+"""LIFETIME and AT LEAST EVERY in the lifetime report: periods are as long as the proxy would make them."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from firmware_sim.command import app
+
+FLEET = """
+name = "office"
+world = "climate"
+motes = 2
+
+[[group]]
+name = "rooms"
+motes = ["room*"]
+preset = "telosb"
+"""
+DEMANDED = "SELECT room, temperature FROM climate SAMPLE EVERY 1 SECONDS"
+
+
+@pytest.fixture
+def shown(tmp_path):
+    """Return what the report says about one query, for people and as JSON."""
+
+    def show(query: str) -> tuple[str, dict]:
+        (tmp_path / "fleet.toml").write_text(FLEET)
+        (tmp_path / "queries.sql").write_text(query)
+        files = ["--fleet", str(tmp_path / "fleet.toml"), "--queries", str(tmp_path / "queries.sql")]
+        arguments = ["lifetime", *files, "--days", "1"]
+        words, content = (CliRunner().invoke(app, [*arguments, *more]).stdout for more in ([], ["--json"]))
+        return words, json.loads(content)
+
+    return show
+
+
+def test_periods_are_stretched_until_the_battery_lasts(shown):
+    _, plain = shown(DEMANDED)
+    words, hinted = shown(f"{DEMANDED} AT LEAST EVERY 10 MINUTES LIFETIME 1500 DAYS")
+    assert plain["first"]["lifetime_days"] < 1500
+    assert plain["notes"] == []
+    assert hinted["first"]["lifetime_days"] > plain["first"]["lifetime_days"]
+    (note,) = hinted["notes"]
+    assert "rooms: samples every " in note
+    assert "instead of every 1s" in note
+    assert "1500d" in note
+    assert note in words
+
+
+def test_it_says_so_if_no_period_that_queries_allow_is_long_enough(shown):
+    for hints in ("LIFETIME 7300 DAYS", "AT LEAST EVERY 2 SECONDS LIFETIME 7300 DAYS"):
+        _, content = shown(f"{DEMANDED} {hints}")
+        assert any("will not last the 7300d of LIFETIME" in each for each in content["notes"]), hints
+
+
+def test_a_query_without_hints_has_no_note_of_periods(shown):
+    assert shown(f"{DEMANDED} AT LEAST EVERY 10 MINUTES")[1]["notes"] == []
+    assert "at least every 10m" in shown(f"{DEMANDED} AT LEAST EVERY 10 MINUTES")[1]["queries"][0]["asks"]
