@@ -75,7 +75,7 @@ def run(
             least_us=1_000,
         ),
     ] = None,
-    seed: Annotated[int, typer.Option(help="Seed of all random values.")] = 1,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of all random values.")] = 1,
     trace: Annotated[
         Path | None, typer.Option(help="Replay this CSV or Parquet file instead of generating traffic.")
     ] = None,
@@ -242,6 +242,10 @@ def power(
     from protocols.power.estimate import Workload
     from protocols.wire.programs import ListenSchedule
 
+    if plot is not None:
+        from firmware_sim.power.plots import check_plot_file
+
+        check_plot_file(plot)
     listen = None if listen_every is None else ListenSchedule(listen_every, listen_for)
     workload = Workload(vehicles_per_second=vehicles, kept_share=kept, changed_share=changed, loss=loss)
     report = answer(PowerQuestion(preset, program, rate, battery, temperature, workload, listen))
@@ -258,7 +262,7 @@ def lifetime(
     fleet: Annotated[Path, typer.Option(dir_okay=False, help="The fleet: a TOML file.")],
     queries: Annotated[Path, typer.Option(dir_okay=False, help="Queries, each ended by a semicolon.")],
     days: Annotated[float, typer.Option(min=0.1, max=36_500, help="How many days to simulate.")] = 90.0,
-    seed: Annotated[int, typer.Option(help="Seed of all random values.")] = 1,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of all random values.")] = 1,
     sealed: Annotated[bool, typer.Option("--sealed", help="All motes have keys: price the seals of packets.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     plot: Annotated[Path | None, typer.Option(dir_okay=False, help="Plot the report into this file.")] = None,
@@ -272,6 +276,10 @@ def lifetime(
     from firmware_sim.lifetime.report import make_report
     from firmware_sim.printing import print_lifetime
 
+    if plot is not None:
+        from firmware_sim.power.plots import check_plot_file
+
+        check_plot_file(plot)
     planned = load_fleet(fleet)
     if sealed:
         planned = planned.with_keys()
