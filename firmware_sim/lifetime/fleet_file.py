@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 from msgspec import Meta
@@ -14,13 +14,13 @@ from firmware_sim.mote.mote_events import MoteDescription
 from firmware_sim.phenomena.worlds import Phenomenon, make_world
 from firmware_sim.power.batteries import find_battery
 from firmware_sim.power.battery import Battery
+from firmware_sim.power.settings_text import SettingsText
 from firmware_sim.power.surroundings import Climate, Solar
 from protocols.acquisition.observed import Observed
-from protocols.errors import ProgramError, SettingsError
-from protocols.power.constants_file import convert, line_of, read_table
+from protocols.errors import SettingsError
+from protocols.power.constants_file import convert, read_table
 from protocols.power.profile import DeviceProfile
 from protocols.power.profiles import find_profile, with_seals
-from protocols.text.durations import DurationError, parse_duration_us
 from protocols.text.plain_text import read_text_file
 from protocols.wire.programs import ListenSchedule
 
@@ -51,7 +51,7 @@ class _FleetTable(msgspec.Struct, forbid_unknown_fields=True):
     begins_day: Annotated[float, Meta(ge=0, le=366)] = 0.0
     default_period: str | None = None
     samples_per_packet: Annotated[int, Meta(ge=1, le=1024)] = 1
-    listen: _Listen = msgspec.field(default_factory=_Listen)
+    listen: _Listen | Literal["never"] = msgspec.field(default_factory=_Listen)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -114,16 +114,8 @@ def load_fleet(path: Path) -> FleetPlan:
 def read_fleet(text: str, origin: str) -> FleetPlan:
     """Return the fleet that a TOML text describes; raises as :func:`load_fleet`."""
     table = convert(read_table(text, origin), _FleetTable, text=text, origin=origin)
-
-    def wrong(path: str, reason: str, hint: str | None = None) -> SettingsError:
-        return SettingsError(f"line {line_of(text, path)} of {origin}, field {path}: {reason}", hint=hint)
-
-    def duration_us(words: str, path: str) -> int:
-        try:
-            return parse_duration_us(words)
-        except DurationError as error:
-            raise wrong(path, error.message, error.hint) from error
-
+    file = SettingsText(text, origin)
+    wrong = file.wrong
     try:
         world = make_world(table.world, motes=table.motes)
         descriptions = tuple(world.motes)
@@ -155,20 +147,16 @@ def read_fleet(text: str, origin: str) -> FleetPlan:
             f"{len(missing)} of {table.motes} motes of {origin} are in no group: {', '.join(missing[:5])}",
             hint='give a last group motes = ["..."] that takes them',
         )
-    try:
-        listen = ListenSchedule(
-            duration_us(table.listen.every, "listen.every"), duration_us(table.listen.window, "listen.for")
-        )
-    except ProgramError as error:
-        raise wrong("listen", error.message, error.hint) from error
     default_period = table.default_period
     return FleetPlan(
         table.name,
         tuple(found[each.name] for each in descriptions),
         table.begins_day,
-        descriptions[0].default_period_us if default_period is None else duration_us(default_period, "default_period"),
+        descriptions[0].default_period_us
+        if default_period is None
+        else file.duration_us(default_period, "default_period"),
         table.samples_per_packet,
-        listen,
+        file.schedule(table.listen),
         observe(world, over_us=SHORT_US if table.world == "road" else DAY_US),
     )
 

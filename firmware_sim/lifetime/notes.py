@@ -9,7 +9,9 @@ from firmware_sim.lifetime.folding import FleetFolding
 from firmware_sim.lifetime.query_file import AskingQuery
 from firmware_sim.power.virtual_run import Outcome
 from protocols.acquisition.merging import MergedProgram
+from protocols.acquisition.needs import NeedKind
 from protocols.acquisition.stretching import stretched_need
+from protocols.power.limits import most_records
 from protocols.text.durations import format_duration
 
 _DAY_US = 86_400_000_000
@@ -41,6 +43,40 @@ def notes_on_lifetimes(
                 f"{mote.group}: periods are chosen as if there were no self-discharge, cold or lost packets; "
                 f"with these {mote.description.name} lasts {days:.0f} days"
             )
+
+
+def notes_on_packets(fleet: FleetPlan, folding: FleetFolding) -> Iterator[str]:
+    """Yield what limits, or makes useless, how many samples the fleet's file puts in a packet."""
+    most = fleet.samples_per_packet
+    useless: set[str] = set()
+    seen: set[tuple[str, str]] = set()
+    for mote in fleet.motes:
+        merged, kind = folding.merged(mote), (mote.group, mote.profile.name)
+        useless.update(_with_useless_tolerances(merged))
+        if kind in seen or merged.program.sleeping:
+            continue
+        seen.add(kind)
+        holds = most_records(mote.profile, merged.program)
+        if holds < most:
+            yield (
+                f"{mote.group}: samples_per_packet = {most} is more than a packet of {mote.profile.name} holds, "
+                f"which is {holds} of what it sends"
+            )
+    for query in sorted(useless):
+        yield (
+            f"{query}: WITHIN saves nothing with samples_per_packet = {most}, as no sample waits for the next one; "
+            "with 2 or more, motes leave out samples that differ too little"
+        )
+
+
+def _with_useless_tolerances(merged: MergedProgram) -> Iterator[str]:
+    """Yield the queries whose samples may be inexact, but must come too soon for that to save any."""
+    for need, classes in merged.needs:
+        waits_us = max(need.silence_us, need.patience_us)
+        if need.kind is NeedKind.SAMPLES and need.tolerances and waits_us < 2 * need.period_us:
+            for each in classes:
+                if each.demand.tolerances:
+                    yield from each.queries
 
 
 def _longer_periods(merged: MergedProgram) -> str:

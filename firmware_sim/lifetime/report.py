@@ -10,7 +10,7 @@ import numpy as np
 
 from firmware_sim.lifetime.fleet_file import FleetPlan
 from firmware_sim.lifetime.folding import FleetFolding
-from firmware_sim.lifetime.notes import notes_on_lifetimes
+from firmware_sim.lifetime.notes import notes_on_lifetimes, notes_on_packets
 from firmware_sim.lifetime.prediction import predicted_days
 from firmware_sim.lifetime.query_file import AskingQuery
 from firmware_sim.power.many_motes import VirtualMote
@@ -190,7 +190,7 @@ def make_report(
                 _mean_mw(virtual_motes(fleet, [query], pushed_down=False)),
             )
         )
-    notes = tuple(notes_on_lifetimes(fleet, folding, queries, outcome))
+    notes = (*notes_on_lifetimes(fleet, folding, queries, outcome), *notes_on_packets(fleet, folding))
     return LifetimeReport(fleet, tuple(mote.program for mote in motes), outcome, predicted, tuple(costs), notes)
 
 

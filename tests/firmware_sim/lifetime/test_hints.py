@@ -13,7 +13,7 @@ FLEET = """
 name = "office"
 world = "climate"
 motes = 2
-
+%s
 [[group]]
 name = "rooms"
 motes = ["room*"]
@@ -26,8 +26,8 @@ DEMANDED = "SELECT room, temperature FROM climate SAMPLE EVERY 1 SECONDS"
 def shown(tmp_path):
     """Return what the report says about one query, for people and as JSON."""
 
-    def show(query: str) -> tuple[str, dict]:
-        (tmp_path / "fleet.toml").write_text(FLEET)
+    def show(query: str, setting: str = "") -> tuple[str, dict]:
+        (tmp_path / "fleet.toml").write_text(FLEET % setting)
         (tmp_path / "queries.sql").write_text(query)
         files = ["--fleet", str(tmp_path / "fleet.toml"), "--queries", str(tmp_path / "queries.sql")]
         arguments = ["lifetime", *files, "--days", "1"]
@@ -59,3 +59,32 @@ def test_it_says_so_if_no_period_that_queries_allow_is_long_enough(shown):
 def test_a_query_without_hints_has_no_note_of_periods(shown):
     assert shown(f"{DEMANDED} AT LEAST EVERY 10 MINUTES")[1]["notes"] == []
     assert "at least every 10m" in shown(f"{DEMANDED} AT LEAST EVERY 10 MINUTES")[1]["queries"][0]["asks"]
+
+
+@pytest.mark.parametrize(
+    ("query", "at_most", "saves"),
+    [
+        (DEMANDED.replace("temperature", "temperature WITHIN 2"), 1, False),
+        (DEMANDED.replace("temperature", "temperature WITHIN 2"), 4, True),
+        (DEMANDED, 1, True),
+    ],
+)
+def test_it_says_why_tolerances_save_nothing(shown, query, at_most, saves):
+    _, content = shown(query, f"samples_per_packet = {at_most}")
+    noted = [each for each in content["notes"] if "WITHIN saves nothing" in each]
+    assert bool(noted) != saves
+    assert all("q1" in each and "samples_per_packet" in each for each in noted)
+
+
+def test_it_says_how_many_records_a_packet_holds(shown):
+    (note,) = shown(DEMANDED, "samples_per_packet = 200")[1]["notes"]
+    assert note.startswith("rooms: samples_per_packet = 200 is more than a packet of telosb holds, which is 58")
+    assert shown(DEMANDED, "samples_per_packet = 58")[1]["notes"] == []
+
+
+def test_a_fleet_may_never_listen(shown):
+    never, usual, stated = (
+        shown(DEMANDED, setting)[1]["first"]["draw_mw"]["radio_listen"]
+        for setting in ('listen = "never"', "", 'listen = { every = "30s", for = "50ms" }')
+    )
+    assert never < 1e-9 < usual == stated

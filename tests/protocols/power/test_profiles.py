@@ -127,3 +127,21 @@ def test_a_program_file_can_express_every_program():
 def test_mistakes_in_a_program(change, error, message):
     with pytest.raises(error, match=message):
         read_program(PROGRAM.replace(*change), "p")
+
+
+@pytest.mark.parametrize(("change", "message"), [
+    (('period = "10s"', 'period = "0s"'), "line 3 of p, field period: .*longer than 0s"),
+    (('every = "30s"', 'every = "0s"'), r"line 6 of p, field listen.every: .*longer than 0s"),
+    (('pane = "1 minute"', 'pane = "0s"'), "line 13 of p, field report.pane: .*longer than 0s"),
+    (("samples_per_packet = 4", "samples_per_packet = 0"), "line 4 of p, field samples_per_packet: .*>= 1"),
+    (("samples_per_packet = 4", "samples_per_packet = -1"), "line 4 of p, field samples_per_packet: .*>= 1"),
+    (("samples_per_packet = 4", "samples_per_packet = 2000"), "line 4 of p, field samples_per_packet: .*<= 1024"),
+    (
+        (PROGRAM[PROGRAM.index("[report]") :],
+         '[report]\nkind = "send_on_change"\nmaximum_silence = "1h"\ndead_bands = { door = -1.0 }'),
+        r"line 14 of p, field report.dead_bands.*>= 0",
+    ),
+])  # fmt: skip
+def test_amounts_that_make_no_program(change, message):
+    with pytest.raises(SettingsError, match=message):
+        read_program(PROGRAM.replace(*change), "p")
