@@ -17,6 +17,10 @@ from protocols.text.durations import format_duration
 from protocols.wire.programs import ListenSchedule
 
 SMALLEST_COST_DAYS = 0.05
+_WHY_LESS = (
+    "a sleeping mote sends packets only to open listen windows; one that sends samples opens them with these, "
+    "or listens less often"
+)
 _NAME_WIDTH = 24
 """Names of queries up to this long are on one line, however narrow the terminal."""
 
@@ -37,11 +41,10 @@ def print_power(report: PowerReport, *, as_json: bool) -> None:
         if draw > total * 1e-6:
             table.add_row(name.replace("_", " "), f"{draw:.4g}", f"{draw / total:.1%}")
     console.print(table)
-    uncertainty = report.profile.uncertainty
+    low, high = map(days_text, report.lifetime_band())
     console.print(
         f"{report.battery.title} at {report.question.temperature_c:g} degC: {days_text(report.lifetime_days())}, "
-        f"between {days_text(report.lifetime_days(1 + uncertainty))} and "
-        f"{days_text(report.lifetime_days(1 / (1 + uncertainty)))} if the draw is off by {uncertainty:.0%}"
+        f"between {low} and {high} if the draw is off by {report.profile.uncertainty:.0%}"
     )
 
 
@@ -69,12 +72,15 @@ def print_lifetime(report: LifetimeReport, *, as_json: bool) -> None:
         )
     console.print(groups)
     life = float(outcome.expected_days[first])
-    margin = report.uncertainty
-    console.print(
-        f"first to die: {outcome.motes[first].name} after {days_text(life)} "
-        f"({days_text(life / (1 + margin))} to {days_text(life * (1 + margin))} if the draw is off by {margin:.0%})"
-    )
-    console.print(f"because {report.why()}")
+    if math.isinf(life):
+        console.print("no mote dies: each battery gets at least as much as it gives")
+    else:
+        low, high = map(days_text, report.band_days)
+        console.print(
+            f"first to die: {outcome.motes[first].name} after {days_text(life)} "
+            f"({low} to {high} if the draw is off by {report.uncertainty:.0%})"
+        )
+        console.print(f"because {report.why()}")
     longest = max((len(each.name) for each in report.queries), default=0)
     queries = Table(
         Column("query", overflow="fold", min_width=min(_NAME_WIDTH, longest)),
@@ -97,7 +103,9 @@ def print_lifetime(report: LifetimeReport, *, as_json: bool) -> None:
             f"{each.every_sample_mw:.4g}",
         )
     console.print(queries)
-    for note in report.notes:
+    gaining = [each for each in report.queries if each.days_of_first <= -SMALLEST_COST_DAYS]
+    less = [f"without {each.name} the first mote would live {days_text(-each.days_of_first)} less" for each in gaining]
+    for note in (*report.notes, *(f"{each}, as {_WHY_LESS}" for each in less)):
         console.print(f"note: {note}", markup=False)
 
 
@@ -125,7 +133,17 @@ def days_text(days: float) -> str:
 
 
 def cost_text(days: float) -> str:
-    """Return the cost of a query in words; "nothing" if others need the same samples anyway."""
+    """Return the cost of a query in words; "nothing" if others need the same samples anyway.
+
+    Examples
+    --------
+    >>> cost_text(59.29), cost_text(0.01), cost_text(-481.2)
+    ('59 days', 'nothing', 'gains 481 days')
+    """
+    if math.isinf(days):
+        return "for ever without it" if days > 0 else "for ever with it"
+    if days <= -SMALLEST_COST_DAYS:
+        return f"gains {days_text(-days)}"
     return days_text(days) if days >= SMALLEST_COST_DAYS else "nothing"
 
 

@@ -13,6 +13,7 @@ from protocols.acquisition.needs import NeedKind
 from protocols.acquisition.stretching import stretched_need
 from protocols.power.limits import most_records
 from protocols.text.durations import format_duration
+from protocols.wire.programs import SamplingProgram
 
 _DAY_US = 86_400_000_000
 
@@ -56,11 +57,12 @@ def notes_on_packets(fleet: FleetPlan, folding: FleetFolding) -> Iterator[str]:
         if kind in seen or merged.program.sleeping:
             continue
         seen.add(kind)
-        holds = most_records(mote.profile, merged.program)
+        smallest = SamplingProgram(merged.program.fields[:1], merged.program.period_us)
+        holds = most_records(mote.profile, smallest)
         if holds < most:
             yield (
                 f"{mote.group}: samples_per_packet = {most} is more than a packet of {mote.profile.name} holds, "
-                f"which is {holds} of what it sends"
+                f"which is {holds} samples of one field"
             )
     for query in sorted(useless):
         yield (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -83,9 +84,13 @@ class PowerReport:
         )
         return seconds / 86_400
 
+    def lifetime_band(self) -> tuple[float, float]:
+        """Return the shortest and the longest life within the profile's uncertainty."""
+        return lives_if_off(self.lifetime_days, self.profile.uncertainty)
+
     def as_json(self) -> dict[str, Any]:
         """Return the report as a JSON object."""
-        uncertainty = self.profile.uncertainty
+        low, high = self.lifetime_band()
         return {
             "preset": self.profile.name,
             "program": self.question.program,
@@ -94,14 +99,27 @@ class PowerReport:
             "temperature_c": self.question.temperature_c,
             "draw_mw": named(self.draw_mw),
             "lifetime_days": finite(self.lifetime_days()),
-            "lifetime_days_low": finite(self.lifetime_days(1 + uncertainty)),
-            "lifetime_days_high": finite(self.lifetime_days(1 / (1 + uncertainty))),
-            "uncertainty": uncertainty,
+            "lifetime_days_low": finite(low),
+            "lifetime_days_high": finite(high),
+            "uncertainty": self.profile.uncertainty,
             "curve": [
                 {"rate_hz": rate, "draw_mw": named(draw)}
                 for rate, draw in zip(self.curve_hz, self.curve_mw, strict=True)
             ],
         }
+
+
+def lives_if_off(days: Callable[[float], float], uncertainty: float) -> tuple[float, float]:
+    """Return the shortest and the longest life if the draw is off by `uncertainty` either way.
+
+    Parameters
+    ----------
+    days
+        The life with that many times the estimated draw.
+    uncertainty
+        Of the device's profile.
+    """
+    return days(1 + uncertainty), days(1 / (1 + uncertainty))
 
 
 def finite(value: float) -> float | None:
