@@ -17,7 +17,7 @@ from protocols.command_line.options import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from firmware_sim.fleet import Fleet
     from firmware_sim.run_options import RunOptions
@@ -240,6 +240,7 @@ def power(
     from firmware_sim.power.power_report import PowerQuestion, answer
     from firmware_sim.printing import print_power
     from protocols.power.estimate import Workload
+    from protocols.power.profiles import doubts_about
     from protocols.wire.programs import ListenSchedule
 
     if plot is not None:
@@ -249,6 +250,7 @@ def power(
     listen = None if listen_every is None else ListenSchedule(listen_every, listen_for)
     workload = Workload(vehicles_per_second=vehicles, kept_share=kept, changed_share=changed, loss=loss)
     report = answer(PowerQuestion(preset, program, rate, battery, temperature, workload, listen))
+    _warn(doubts_about(report.profile))
     if plot is not None:
         from firmware_sim.power.plots import plot_power
 
@@ -275,6 +277,7 @@ def lifetime(
     from firmware_sim.lifetime.query_file import load_queries
     from firmware_sim.lifetime.report import make_report
     from firmware_sim.printing import print_lifetime
+    from protocols.power.profiles import doubts_about
 
     if plot is not None:
         from firmware_sim.power.plots import check_plot_file
@@ -283,6 +286,8 @@ def lifetime(
     planned = load_fleet(fleet)
     if sealed:
         planned = planned.with_keys()
+    profiles = {mote.profile.name: mote.profile for mote in planned.motes}
+    _warn(doubt for profile in profiles.values() for doubt in doubts_about(profile))
     loaded = load_queries(queries, planned.motes[0].description.stream)
     console = Console(stderr=True)
     with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
@@ -295,6 +300,11 @@ def lifetime(
 
         plot_lifetime(report, plot)
     print_lifetime(report, as_json=as_json)
+
+
+def _warn(warnings: Iterable[str]) -> None:
+    for warning in warnings:
+        typer.echo(f"warning: {warning}", err=True)
 
 
 def _refuse(reason: str, given: Mapping[str, bool]) -> None:

@@ -41,11 +41,7 @@ def print_power(report: PowerReport, *, as_json: bool) -> None:
         if draw > total * 1e-6:
             table.add_row(name.replace("_", " "), f"{draw:.4g}", f"{draw / total:.1%}")
     console.print(table)
-    low, high = map(days_text, report.lifetime_band())
-    console.print(
-        f"{report.battery.title} at {report.question.temperature_c:g} degC: {days_text(report.lifetime_days())}, "
-        f"between {low} and {high} if the draw is off by {report.profile.uncertainty:.0%}"
-    )
+    console.print(f"{report.battery.title} at {report.question.temperature_c:g} degC: {_life(report)}")
 
 
 def print_lifetime(report: LifetimeReport, *, as_json: bool) -> None:
@@ -107,6 +103,17 @@ def print_lifetime(report: LifetimeReport, *, as_json: bool) -> None:
     less = [f"without {each.name} the first mote would live {days_text(-each.days_of_first)} less" for each in gaining]
     for note in (*report.notes, *(f"{each}, as {_WHY_LESS}" for each in less)):
         console.print(f"note: {note}", markup=False)
+
+
+def _life(report: PowerReport) -> str:
+    days, minimum_v = report.lifetime_days(), report.profile.processor.minimum_v
+    if days == 0:
+        stops = f"the {minimum_v:g} V at which {report.profile.name} stops"
+        return f"{days_text(days)}: even full, its voltage is not above {stops}"
+    if math.isinf(days):
+        return f"{days_text(days)}, as it draws nothing"
+    low, high = map(days_text, report.lifetime_band())
+    return f"{days_text(days)}, between {low} and {high} if the draw is off by {report.profile.uncertainty:.0%}"
 
 
 def _listening(schedule: ListenSchedule) -> str:

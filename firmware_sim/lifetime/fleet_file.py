@@ -18,7 +18,7 @@ from firmware_sim.power.settings_text import SettingsText
 from firmware_sim.power.surroundings import Climate, Solar
 from protocols.acquisition.observed import Observed
 from protocols.errors import SettingsError
-from protocols.power.constants_file import convert, read_table
+from protocols.power.constants_file import convert, read_table, refuse_other_kind
 from protocols.power.profile import DeviceProfile
 from protocols.power.profiles import find_profile, with_seals
 from protocols.text.plain_text import read_text_file
@@ -113,7 +113,9 @@ def load_fleet(path: Path) -> FleetPlan:
 
 def read_fleet(text: str, origin: str) -> FleetPlan:
     """Return the fleet that a TOML text describes; raises as :func:`load_fleet`."""
-    table = convert(read_table(text, origin), _FleetTable, text=text, origin=origin)
+    content = read_table(text, origin)
+    refuse_other_kind(content, "a fleet", origin)
+    table = convert(content, _FleetTable, text=text, origin=origin)
     file = SettingsText(text, origin)
     wrong = file.wrong
     try:

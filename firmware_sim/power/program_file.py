@@ -11,7 +11,7 @@ from msgspec import Meta
 
 from firmware_sim.power.settings_text import SettingsText
 from protocols.errors import ProgramError
-from protocols.power.constants_file import convert, read_table
+from protocols.power.constants_file import convert, read_table, refuse_other_kind
 from protocols.text.plain_text import read_text_file
 from protocols.wire.programs import (
     MOST_PER_PACKET,
@@ -88,7 +88,9 @@ def load_program(path: Path) -> SamplingProgram:
 
 def read_program(text: str, origin: str) -> SamplingProgram:
     """Return the sampling program in a TOML text; raises as :func:`load_program`."""
-    table = convert(read_table(text, origin), _ProgramTable, text=text, origin=origin)
+    content = read_table(text, origin)
+    refuse_other_kind(content, "a sampling program", origin)
+    table = convert(content, _ProgramTable, text=text, origin=origin)
     file = SettingsText(text, origin)
     try:
         return SamplingProgram(
