@@ -20,7 +20,7 @@ from protocols.acquisition.observed import Observed
 from protocols.errors import SettingsError
 from protocols.power.constants_file import convert, read_table, refuse_other_kind
 from protocols.power.profile import DeviceProfile
-from protocols.power.profiles import find_profile, with_seals
+from protocols.power.profiles import SEALED_SUFFIX, find_profile, with_seals
 from protocols.text.plain_text import read_text_file
 from protocols.wire.programs import ListenSchedule
 
@@ -108,11 +108,19 @@ def load_fleet(path: Path) -> FleetPlan:
     SettingsError
         If it cannot be read or understood; names the line and the field.
     """
-    return read_fleet(read_text_file(path, "the fleet"), str(path))
+    return read_fleet(read_text_file(path, "the fleet"), str(path), path.parent)
 
 
-def read_fleet(text: str, origin: str) -> FleetPlan:
-    """Return the fleet that a TOML text describes; raises as :func:`load_fleet`."""
+def read_fleet(text: str, origin: str, folder: Path = Path()) -> FleetPlan:
+    """Return the fleet that a TOML text describes; raises as :func:`load_fleet`.
+
+    Parameters
+    ----------
+    text, origin
+        The text, and what it is called.
+    folder
+        Where its files of profiles are.
+    """
     content = read_table(text, origin)
     refuse_other_kind(content, "a fleet", origin)
     table = convert(content, _FleetTable, text=text, origin=origin)
@@ -126,7 +134,7 @@ def read_fleet(text: str, origin: str) -> FleetPlan:
     found: dict[str, PlacedMote] = {}
     for place, group in enumerate(table.group):
         try:
-            profile = find_profile(group.preset)
+            profile = find_profile(_preset(group.preset, folder))
         except SettingsError as error:
             raise wrong(f"group[{place}].preset", error.message, error.hint) from error
         try:
@@ -186,6 +194,12 @@ def observe(world: Phenomenon, *, over_us: int, looks: int = 512) -> Observed:
             if isinstance(one, int | float) and isinstance(other, int | float):
                 observed.see(name, float(other), float(one))
     return observed
+
+
+def _preset(name: str, folder: Path) -> str:
+    """Return the name of a preset, or the path of a profile that is named as seen from the fleet's file."""
+    plain = name.removesuffix(SEALED_SUFFIX)
+    return f"{folder / plain}{name[len(plain) :]}" if plain.endswith(".toml") else name
 
 
 def _examples(descriptions: tuple[MoteDescription, ...]) -> str:

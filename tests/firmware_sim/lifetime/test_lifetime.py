@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from importlib import resources
 from pathlib import Path
 
 import numpy as np
@@ -252,3 +253,18 @@ def test_a_query_that_lengthens_life_is_said_to(tmp_path):
 )  # fmt: skip
 def test_costs_in_words(days, words):
     assert cost_text(days) == words
+
+
+@pytest.mark.parametrize("suffix", ["", "+seal"])
+def test_a_profile_is_found_beside_the_fleet(tmp_path, suffix):
+    presets = resources.files("protocols.power") / "presets"
+    folder = tmp_path / "fleets"
+    (folder / "devices").mkdir(parents=True)
+    (folder / "devices" / "mine.toml").write_text((presets / "telosb.toml").read_text())
+    (folder / "fleet.toml").write_text(OFFICE.replace('"telosb"', f'"devices/mine.toml{suffix}"'))
+    assert load_fleet(folder / "fleet.toml").motes[0].profile.name == f"telosb{suffix}"
+    (folder / "fleet.toml").write_text(OFFICE.replace('"telosb"', f'"{folder}/devices/mine.toml{suffix}"'))
+    assert load_fleet(folder / "fleet.toml").motes[0].profile.name == f"telosb{suffix}"
+    (folder / "fleet.toml").write_text(OFFICE.replace('"telosb"', '"none.toml"'))
+    with pytest.raises(SettingsError, match=rf"group\[0\].preset: .*{folder}/none.toml"):
+        load_fleet(folder / "fleet.toml")
