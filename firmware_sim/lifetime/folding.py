@@ -50,7 +50,8 @@ class FleetFolding:
             mote.profile,
             mote.battery.usable_joules(processor.supply_v, processor.minimum_v) or None,
             abilities=self._abilities,
-            device=mote.profile.name,
+            # Profiles of one name may differ: a file that began as a copy of a preset.
+            device=f"{mote.profile.name} {hash(mote.profile)}",
         )
         return self._merger.merge(traits, mote.description.properties)
 

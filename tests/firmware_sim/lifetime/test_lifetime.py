@@ -268,3 +268,15 @@ def test_a_profile_is_found_beside_the_fleet(tmp_path, suffix):
     (folder / "fleet.toml").write_text(OFFICE.replace('"telosb"', '"none.toml"'))
     with pytest.raises(SettingsError, match=rf"group\[0\].preset: .*{folder}/none.toml"):
         load_fleet(folder / "fleet.toml")
+
+
+def test_devices_of_one_name_have_programs_of_their_own(tmp_path, queries):
+    """A profile that began as a copy of a preset may still have its name."""
+    text = (resources.files("protocols.power") / "presets" / "telosb.toml").read_text()
+    (tmp_path / "mine.toml").write_text(text.replace("bytes = { value = 116", "bytes = { value = 20"))
+    changed = FLEET.replace('preset = "nrf52840-154"\nbattery = "lisocl2-aa"', 'preset = "mine.toml"')
+    changed = changed.replace("samples_per_packet = 7", "samples_per_packet = 50")
+    fleet = read_fleet(changed, "f", tmp_path)
+    every_sample = virtual_motes(fleet, queries, pushed_down=False)
+    packets = {mote.profile.radio.max_payload_bytes: mote.program.samples_per_packet for mote in every_sample}
+    assert packets[20.0] < packets[116.0]
