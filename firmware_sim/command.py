@@ -36,7 +36,10 @@ USUAL_PERIOD = "usual"
 
 @app.callback()
 def motes() -> None:
-    """Simulated motes: `run` them live, or ask what programs cost (`power`) and how long motes last (`lifetime`)."""
+    """Simulated motes: `run` them live, or ask what programs cost (`power`) and how long motes last (`lifetime`).
+
+    `profiles` lists the devices and batteries that these know.
+    """
 
 
 class RunCommand(UsualValueCommand):
@@ -256,6 +259,20 @@ def power(
 
         plot_power(report, plot)
     print_power(report, as_json=as_json)
+
+
+@app.command()
+def profiles(
+    name: Annotated[str | None, typer.Argument(help="A preset: print its file, a start for your own.")] = None,
+) -> None:
+    """List the device profiles and batteries that come with Fjord, or print a profile as TOML."""
+    from firmware_sim.printing import print_known
+    from protocols.power.profiles import preset_text
+
+    if name is None:
+        print_known()
+    else:
+        typer.echo(preset_text(name), nl=False)
 
 
 @app.command()

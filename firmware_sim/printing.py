@@ -10,9 +10,11 @@ from rich.console import Console
 from rich.table import Column, Table
 
 from firmware_sim.lifetime.report import LifetimeReport
+from firmware_sim.power.batteries import known_batteries
 from firmware_sim.power.power_report import PowerReport
 from protocols.power.component import named
 from protocols.power.estimate import NEVER_US
+from protocols.power.profiles import find_profile, preset_names
 from protocols.text.durations import format_duration
 from protocols.wire.programs import ListenSchedule
 
@@ -103,6 +105,21 @@ def print_lifetime(report: LifetimeReport, *, as_json: bool) -> None:
     less = [f"without {each.name} the first mote would live {days_text(-each.days_of_first)} less" for each in gaining]
     for note in (*report.notes, *(f"{each}, as {_WHY_LESS}" for each in less)):
         console.print(f"note: {note}", markup=False)
+
+
+def print_known() -> None:
+    """Print the device profiles and batteries that come with Fjord."""
+    console = Console(highlight=False, soft_wrap=True)
+    profiles = Table("preset", "is", "usual battery", box=None)
+    for name in preset_names():
+        profile = find_profile(name)
+        profiles.add_row(name, profile.title, profile.battery)
+    console.print(profiles)
+    batteries = Table("battery", "is", box=None)
+    for name, battery in known_batteries().items():
+        batteries.add_row(name, battery.title)
+    batteries.add_row("ideal:MAH", "so many mAh to the last drop")
+    console.print(batteries)
 
 
 def _life(report: PowerReport) -> str:

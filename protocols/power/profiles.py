@@ -45,10 +45,20 @@ def find_profile(name: str) -> DeviceProfile:
         return with_seals(find_profile(name.removesuffix(SEALED_SUFFIX)))
     if name.endswith(".toml"):
         return read_profile(read_text_file(Path(name), "the profile"), name)
+    return read_profile(preset_text(name), f"preset {name}")
+
+
+def preset_text(name: str) -> str:
+    """Return the file of a profile that comes with Fjord: a start for a profile of one's own.
+
+    Raises
+    ------
+    SettingsError
+        If there is none of this name; lists the existing ones.
+    """
     if name not in preset_names():
         raise SettingsError(f"there is no preset {name!r}", hint=f"there are {', '.join(preset_names())}")
-    text = (resources.files("protocols.power") / _FOLDER / f"{name}.toml").read_text(encoding="utf-8")
-    return read_profile(text, f"preset {name}")
+    return (resources.files("protocols.power") / _FOLDER / f"{name}.toml").read_text(encoding="utf-8")
 
 
 def is_preset(name: str) -> bool:
