@@ -31,6 +31,8 @@ MOST_MOTES = 100_000
 LONGEST_LIFETIME_US = 36_500 * 86_400_000_000
 LONGEST_PERIOD_US = 366 * 86_400_000_000
 """As in :mod:`protocols.wire.frames`, which costs imports."""
+USUAL_VEHICLES, USUAL_KEPT, USUAL_CHANGED, USUAL_LISTEN_US = 5.0, 1.0, 0.1, 50_000
+"""What `fjord motes power` takes unless it is given."""
 USUAL_PERIOD = "usual"
 
 
@@ -225,22 +227,33 @@ def power(
         str | None, typer.Option(help="A name, or ideal:MAH; the preset's usual one unless given.")
     ] = None,
     temperature: Annotated[float, typer.Option(min=-60, max=85, help="Of the battery, in degrees Celsius.")] = 20.0,
-    vehicles: Annotated[float, typer.Option(min=0, help="Vehicles a second that pass.")] = 5.0,
-    kept: Annotated[float, typer.Option(min=0, max=1, help="Share of samples in the program's bands.")] = 1.0,
-    changed: Annotated[float, typer.Option(min=0, max=1, help="Share of samples outside their dead band.")] = 0.1,
+    vehicles: Annotated[
+        float | None, typer.Option(min=0, help="Vehicles a second that pass.", show_default=str(USUAL_VEHICLES))
+    ] = None,
+    kept: Annotated[
+        float | None,
+        typer.Option(min=0, max=1, help="Share of samples in the program's bands.", show_default=str(USUAL_KEPT)),
+    ] = None,
+    changed: Annotated[
+        float | None,
+        typer.Option(min=0, max=1, help="Share of samples outside their dead band.", show_default=str(USUAL_CHANGED)),
+    ] = None,
     loss: Annotated[float, typer.Option(min=0, max=0.99, help="Share of transmissions that fail.")] = 0.0,
     listen_every: Annotated[
         int | None,
-        duration_option("--listen-every", help="raw, events, count: listen this often.", shown_default="never"),
+        duration_option(
+            "--listen-every", help="raw, events, count: listen this often.", shown_default="never", least_us=1
+        ),
     ] = None,
     listen_for: Annotated[
-        int, duration_option("--listen-for", help="raw, events, count: listen this long.", shown_default="50ms")
-    ] = 50_000,
+        int | None,
+        duration_option("--listen-for", help="raw, events, count: listen this long.", shown_default="50ms", least_us=1),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     plot: Annotated[Path | None, typer.Option(dir_okay=False, help="Plot power against rate into this file.")] = None,
 ) -> None:
     """Show the draw of a sampling program on a device, component by component, and how long the battery lasts."""
-    from firmware_sim.power.power_report import PowerQuestion, answer
+    from firmware_sim.power.power_report import PowerQuestion, answer, reasons_without_effect
     from firmware_sim.printing import print_power
     from protocols.power.estimate import Workload
     from protocols.power.profiles import doubts_about
@@ -250,9 +263,28 @@ def power(
         from firmware_sim.power.plots import check_plot_file
 
         check_plot_file(plot)
-    listen = None if listen_every is None else ListenSchedule(listen_every, listen_for)
-    workload = Workload(vehicles_per_second=vehicles, kept_share=kept, changed_share=changed, loss=loss)
+    listen_for_us = USUAL_LISTEN_US if listen_for is None else listen_for
+    listen = None if listen_every is None else ListenSchedule(listen_every, listen_for_us)
+    workload = Workload(
+        vehicles_per_second=USUAL_VEHICLES if vehicles is None else vehicles,
+        kept_share=USUAL_KEPT if kept is None else kept,
+        changed_share=USUAL_CHANGED if changed is None else changed,
+        loss=loss,
+    )
     report = answer(PowerQuestion(preset, program, rate, battery, temperature, workload, listen))
+    given = {
+        "--vehicles": vehicles,
+        "--kept": kept,
+        "--changed": changed,
+        "--listen-every": listen_every,
+        "--listen-for": listen_for,
+    }
+    without_effect = reasons_without_effect(report, listens=listen_every is not None, plotted=plot is not None)
+    _warn(
+        f"{each} has no effect{without_effect[each]}"
+        for each in given
+        if given[each] is not None and each in without_effect
+    )
     _warn(doubts_about(report.profile))
     if plot is not None:
         from firmware_sim.power.plots import plot_power

@@ -21,7 +21,7 @@ from protocols.power.estimate import Workload, draw_mw
 from protocols.power.limits import check_program
 from protocols.power.profile import DeviceProfile
 from protocols.power.profiles import find_profile
-from protocols.wire.programs import ListenSchedule, SamplingProgram
+from protocols.wire.programs import ListenSchedule, SamplingProgram, SendOnChange, VehicleEvents
 
 SLOWEST_HZ, FASTEST_HZ, CURVE_POINTS = 0.1, 1000.0, 41
 
@@ -107,6 +107,33 @@ class PowerReport:
                 for rate, draw in zip(self.curve_hz, self.curve_mw, strict=True)
             ],
         }
+
+
+def reasons_without_effect(report: PowerReport, *, listens: bool, plotted: bool) -> dict[str, str]:
+    """Return the options of the command that mean nothing to the program of a report, with the reason.
+
+    Parameters
+    ----------
+    report
+        Of which question.
+    listens
+        Whether it was stated how often a mote listens.
+    plotted
+        Whether the report is plotted, with all programs of the paper if it is about one of them.
+    """
+    program, found = report.program, {}
+    is_paper = report.question.program in PAPER_PROGRAMS
+    if not isinstance(program.report, VehicleEvents) and not (plotted and is_paper):
+        found["--vehicles"] = ": the program sends no vehicle events"
+    if not program.bands:
+        found["--kept"] = ": the program has no bands"
+    if not isinstance(program.report, SendOnChange):
+        found["--changed"] = ": the program does not send on change"
+    if not is_paper:
+        found |= dict.fromkeys(("--listen-every", "--listen-for"), ": a program file has its own listen schedule")
+    elif not listens:
+        found["--listen-for"] = " without --listen-every"
+    return found
 
 
 def lives_if_off(days: Callable[[float], float], uncertainty: float) -> tuple[float, float]:

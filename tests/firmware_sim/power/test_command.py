@@ -168,3 +168,54 @@ def test_a_device_that_draws_nothing_lasts_for_ever_for_a_reason(tmp_path, profi
     (tmp_path / "none.toml").write_text(text)
     shown = power("--preset", str(tmp_path / "none.toml"), "--rate", "1", "--battery", "ideal:100")
     assert "for ever, as it draws nothing" in shown
+
+
+BANDED = '[[band]]\nfield = "t"\nhigh = 4.5\n'
+CHANGES = '[report]\nkind = "send_on_change"\nmaximum_silence = "10m"\n'
+
+
+@pytest.mark.parametrize(
+    ("program", "options", "warned"),
+    [
+        ("raw", ["--listen-for", "10ms"], "--listen-for has no effect without --listen-every"),
+        ("raw", ["--listen-every", "2s", "--listen-for", "10ms"], None),
+        ("raw", ["--kept", "0.5"], "--kept has no effect: the program has no bands"),
+        ("raw", ["--changed", "0.5"], "--changed has no effect: the program does not send on change"),
+        ("raw", ["--vehicles", "2"], "--vehicles has no effect: the program sends no vehicle events"),
+        ("count", ["--vehicles", "2"], "--vehicles has no effect"),
+        ("events", ["--vehicles", "2"], None),
+        (BANDED, ["--kept", "0.5"], None),
+        (CHANGES, ["--changed", "0.5"], None),
+        (CHANGES, ["--kept", "0.5"], "--kept has no effect"),
+        (CHANGES, ["--listen-every", "2s"], "--listen-every has no effect: a program file has its own listen"),
+        (CHANGES, ["--listen-for", "10ms"], "--listen-for has no effect: a program file has its own listen"),
+        (CHANGES, [], None),
+    ],
+)
+def test_an_option_without_effect_is_warned_of(tmp_path, program, options, warned):
+    arguments = ["--program", program, "--rate", "1"]
+    if "\n" in program:
+        (tmp_path / "p.toml").write_text(f'fields = ["t"]\nperiod = "10s"\n{program}')
+        arguments = ["--program", str(tmp_path / "p.toml")]
+    result = CliRunner().invoke(app, ["power", *arguments, *options])
+    assert result.exit_code == 0
+    if warned is None:
+        assert result.stderr == ""
+    else:
+        assert result.stderr.startswith(f"warning: {warned}")
+        plain = CliRunner().invoke(app, ["power", *arguments])
+        assert result.stdout == plain.stdout, "it has no effect indeed"
+
+
+def test_a_plot_of_all_three_programs_has_vehicles(tmp_path):
+    plotted = ["--plot", str(tmp_path / "plot.png")]
+    for more, warned in (([], True), (plotted, False)):
+        result = CliRunner().invoke(app, ["power", "--rate", "1", "--vehicles", "2", *more])
+        assert ("--vehicles has no effect" in result.stderr) == warned
+
+
+@pytest.mark.parametrize("option", ["--listen-every", "--listen-for"])
+def test_a_listen_window_is_longer_than_nothing(option):
+    result = CliRunner().invoke(app, ["power", "--rate", "1", "--listen-every", "2s", option, "0s"])
+    assert result.exit_code == 2
+    assert "least 1us" in result.stderr
