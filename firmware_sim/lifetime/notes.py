@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from firmware_sim.lifetime.fleet_file import FleetPlan
 from firmware_sim.lifetime.folding import FleetFolding
-from firmware_sim.lifetime.query_file import AskingQuery
 from firmware_sim.power.virtual_run import Outcome
 from protocols.acquisition.merging import MergedProgram
 from protocols.acquisition.needs import NeedKind
@@ -18,25 +17,21 @@ from protocols.wire.programs import SamplingProgram
 _DAY_US = 86_400_000_000
 
 
-def notes_on_lifetimes(
-    fleet: FleetPlan, folding: FleetFolding, queries: Sequence[AskingQuery], outcome: Outcome
-) -> Iterator[str]:
+def notes_on_lifetimes(fleet: FleetPlan, folding: FleetFolding, outcome: Outcome) -> Iterator[str]:
     """Yield how periods are stretched so that batteries last as long as queries want, and whether they will."""
-    wanted_us = max((demand.lifetime_us for each in queries for demand in each.demands), default=0)
-    if not wanted_us:
-        return
-    wanted = f"the {format_duration(wanted_us)} of LIFETIME"
     seen: set[tuple[str, str]] = set()
     for place, mote in enumerate(fleet.motes):
         merged = folding.merged(mote)
+        wanted_us = max((each.demand.lifetime_us for _, classes in merged.needs for each in classes), default=0)
         longer = _longer_periods(merged)
-        if (mote.group, longer) in seen:
+        if not wanted_us or (mote.group, longer) in seen:
             continue
+        wanted = f"the {format_duration(wanted_us)} of LIFETIME"
         seen.add((mote.group, longer))
         days = float(outcome.expected_days[place])
         if not merged.lifetime_kept:
-            but = f" though it {longer}" if longer else ""
-            yield f"{mote.group}: batteries will not last {wanted}{but}: queries allow no longer periods"
+            even = f", even with {longer}" if longer else ""
+            yield f"{mote.group}: batteries will not last {wanted}{even}: queries allow no longer periods"
         elif longer:
             yield f"{mote.group}: {longer}, so that batteries last {wanted}"
         if merged.lifetime_kept and days < wanted_us / _DAY_US:

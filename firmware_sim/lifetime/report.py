@@ -200,7 +200,7 @@ def make_report(
                 _mean_mw(virtual_motes(fleet, [query], pushed_down=False)),
             )
         )
-    notes = (*notes_on_lifetimes(fleet, folding, queries, outcome), *notes_on_packets(fleet, folding))
+    notes = (*notes_on_lifetimes(fleet, folding, outcome), *notes_on_packets(fleet, folding))
     return LifetimeReport(fleet, tuple(mote.program for mote in motes), outcome, predicted, tuple(costs), notes)
 
 

@@ -88,3 +88,8 @@ def test_a_fleet_may_never_listen(shown):
         for setting in ('listen = "never"', "", 'listen = { every = "30s", for = "50ms" }')
     )
     assert never < 1e-9 < usual == stated
+
+
+def test_a_hint_is_about_the_motes_of_its_query_only(shown):
+    other = "SELECT room, humidity FROM climate WHERE floor = 9 SAMPLE EVERY 1 SECONDS LIFETIME 36000 DAYS"
+    assert shown(f"{DEMANDED};\n{other}")[1]["notes"] == []
