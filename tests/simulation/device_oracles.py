@@ -257,7 +257,7 @@ def _accounts(world: World, proxy: ProxyHost, rows: Iterable[Row]) -> Iterator[V
         motes = {found.sent.mote for found in messages}
         lives = [proxy.lives[number] for number in sorted(numbers)]
         counted = sum(_counted(life, reason, stream, motes) for life in lives for reason in {*reasons, DROPPED})
-        least = _least_tuples(messages, halves) if NOT_DEMANDED in reasons else len(messages)
+        least = _least_tuples(messages, halves)
         if least > counted:
             shown = [(*_shown(found), f"process {max(numbers)}") for found in messages]
             why = " or ".join(sorted(reasons)) or "anything"
@@ -276,7 +276,7 @@ def _written_until_ns(proxy: ProxyHost, now_ns: int, waits_ns: int) -> int:
 
 
 def _least_tuples(messages: Iterable[Published], halves: Mapping[Published, Published]) -> int:
-    """Return how many tuples messages are at least: two halves that are merged are one, and count as one."""
+    """Return how many tuples messages are at least: two halves that are merged count as one, whatever becomes of it."""
     places = {message: _handed_last(message) for message in messages}
     merged: set[Published] = set()
     for message in sorted(places, key=lambda each: places[each]):

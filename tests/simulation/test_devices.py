@@ -216,6 +216,17 @@ def test_a_half_is_merged_with_the_next_message_that_has_other_fields(world, hal
     assert world.found() == [("lost", NOT_DEMANDED.format(tuples - 1))]
 
 
+def test_a_tuple_that_is_dropped_may_be_two_halves(world):
+    """There was no room for it; that queries read the stream makes no difference."""
+    world.schedule.devices = DevicesPlan(PLAN.devices, merges=True)
+    world.device_log.demands["p0", "halves"].append(Demanded(0, 1, any=True))
+    publish_halves(world, (1, 60.0, True), (2, 60.2, True), (3, 61.0, True), (4, 61.2, True))
+    world.life.counted["samples_dropped", "halves"] = 2
+    assert world.found() == []
+    world.life.counted["samples_dropped", "halves"] = 1
+    assert world.found() == [("lost", LOST.replace("anything", "field_overwritten").replace("0 as", "1 as"))]
+
+
 def test_halves_between_which_a_tuple_came_are_not_merged(world):
     """Of 2 and 5 each counts, as 3 and 4 are a tuple."""
     world.schedule.devices = DevicesPlan(PLAN.devices, merges=True)
