@@ -201,6 +201,7 @@ NOT_DEMANDED = "messages that are no tuples and not counted ({} as field_overwri
         # The first of the next two is merged with a half whose own first half cannot be read.
         ([(1, 60.0, False), (2, 60.2, True), (3, 61.0, True), (4, 61.2, False)], 1),
         ([(1, 60.0, False), (2, 60.2, True), (3, 61.0, True), (4, 61.2, True), (5, 62.0, True)], 2),
+        ([(2, 60.2, True), (3, 61.0, False), (4, 61.2, False), (5, 61.9, True)], 1),
         ([(1, 60.0, True), (2, 60.2, False), (3, 61.0, True)], 2),  # of the same fields
         ([(1, 60.0, False), (2, 60.2, True), (3, 67.2, True)], 2),  # too late
         ([(1, 60.0, True), (2, 60.2, True), (3, 61.0, True)], 2),
