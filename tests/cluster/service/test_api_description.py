@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from schemathesis import Case, GenerationMode
 from schemathesis.checks import CheckFunction, load_all_checks
 from schemathesis.specs.openapi import checks as described_by
+from schemathesis.specs.openapi import schemas
 
 from cluster.service.access.roles import NEEDED, Role
 from cluster.service.access.token_files import Tokens
@@ -108,6 +109,8 @@ class Described:
 @pytest.fixture(scope="module")
 def described(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Described]:
     load_all_checks()
+    # It is imported before other threads run: in Python 3.11 two threads cannot compile sources at the same time.
+    assert schemas.OpenApiSchema
     found = Described(tmp_path_factory.mktemp("described"))
     yield found
     found.close()
