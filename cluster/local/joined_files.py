@@ -13,7 +13,7 @@ from cluster.language.columns import Column, Schema
 from cluster.local.errors import TableFileError
 from cluster.local.stream_files import BATCH_ROWS, StreamFile, schema_of_fields
 from cluster.local.table_files import TableFile
-from cluster.local.time_units import are_mixed, mixed_units
+from cluster.local.time_units import doubts
 from protocols.wire.streams import FieldType, StreamSchema
 
 
@@ -52,9 +52,9 @@ class JoinedFiles:
         return f"{self.tables[0].name} and {len(self.tables) - 1} more"
 
     @property
-    def unit_given(self) -> bool:
-        """Whether a unit of their instants was given."""
-        return all(each.unit_given for each in self._files)
+    def doubtful(self) -> str | None:
+        """A warning if all stamps of a file may be numbers of another unit; once they have been checked."""
+        return next((warning for each in self._files if (warning := each.doubtful)), None)
 
     def schema(self, stream: str) -> StreamSchema:
         """Return the schema of their stream."""
@@ -79,10 +79,10 @@ class JoinedFiles:
         return self._in_order
 
     def _check_units(self) -> None:
-        if are_mixed(*self.span_us):
+        for doubt in doubts(*self.span_us):
             for file in self._files:
-                if early := file.early_numbers():
-                    raise mixed_units(file.name, early, ", and other files have later ones")
+                if few := file.numbers_in_doubt(doubt):
+                    raise doubt.mixed(file.name, few, in_other_files=True)
 
     def batches(self, columns: Collection[str], *, batch_rows: int = BATCH_ROWS) -> Iterator[pl.DataFrame]:
         """Yield their rows in the order of their stamps, as :meth:`StreamFile.batches` does."""

@@ -11,7 +11,7 @@ from cluster.language.columns import Schema
 from cluster.local.errors import TableFileError, explained
 from cluster.local.file_instants import are_numbers, instants
 from cluster.local.table_files import TableFile
-from cluster.local.time_units import NEW_YEAR_1971_US, TimeUnit, are_mixed, mixed_units
+from cluster.local.time_units import Doubt, TimeUnit, doubts, warning_of_all
 from protocols.text.plain_text import printable
 from protocols.wire.batches import DEFAULT_RATE_COLUMN
 from protocols.wire.streams import MOST_FIELDS, Field, StreamSchema
@@ -82,11 +82,6 @@ class StreamFile:
         return (self.table,)
 
     @property
-    def unit_given(self) -> bool:
-        """Whether a unit of its instants was given."""
-        return self._unit is not None
-
-    @property
     def untyped(self) -> tuple[str, ...]:
         """Names of columns without a value, without a given type."""
         return tuple(each.name for each in self.columns if each.name in self.table.untyped)
@@ -110,20 +105,32 @@ class StreamFile:
         self.rows = stamps.len()
         if self.rows:
             self.span_us = (int(stamps.min()), int(stamps.max()))  # type: ignore[arg-type] # of integers, they are
-        if self.rows and are_mixed(*self.span_us) and (early := self.early_numbers(stamps)):
-            raise mixed_units(self.name, early)
+        for doubt in doubts(*self.span_us) if self.rows else []:
+            if few := self.numbers_in_doubt(doubt, stamps):
+                raise doubt.mixed(self.name, few)
         self._in_order = stamps.is_sorted()
         return self._in_order
 
-    def early_numbers(self, stamps: pl.Series | None = None) -> str:
-        """Return the places of numbers that are before 1971 as microseconds; empty if there are none."""
-        if self._unit is not None or not self.rows or self.span_us[0] >= NEW_YEAR_1971_US:
+    @property
+    def doubtful(self) -> str | None:
+        """A warning if all its stamps may be numbers of another unit, or no instants; once it has been checked."""
+        if self._unit is not None or not self.rows:
+            return None
+        warning = warning_of_all(self.name, self.time_column, *self.span_us)
+        if warning is None:
+            return None
+        with explained(self.table.name):
+            numbers = self.table.rows.select(self._numbers.all()).collect(engine="streaming").item()
+        return warning if numbers else None
+
+    def numbers_in_doubt(self, doubt: Doubt, stamps: pl.Series | None = None) -> str:
+        """Return the places of numbers that may be no microseconds; empty if there are none."""
+        if self._unit is not None or not self.rows:
             return ""
         with explained(self.table.name):
             found = self.table.rows.select(self._stamps.alias(START), self._numbers.alias("number")).collect()
-        early = (found[START] if stamps is None else stamps) < NEW_YEAR_1971_US
-        early &= found["number"]
-        return self.table.named(early, self.time_column) if early.any() else ""
+        few = doubt.concerns(found[START] if stamps is None else stamps) & found["number"]
+        return self.table.named(few, self.time_column) if few.any() else ""
 
     def batches(self, columns: Collection[str], *, batch_rows: int = BATCH_ROWS) -> Iterator[pl.DataFrame]:
         """Yield its rows in the order of their stamps: START, whether they belong to the default rate, these columns.

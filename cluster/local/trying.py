@@ -36,9 +36,6 @@ from cluster.plan.sized import sized
 QUERY = "query"
 """The name of the one query."""
 
-_ODD_US = range(100_000_000, 5_000_000_000_000)
-"""Seconds since 1970 are in this range from 1973 on, and milliseconds until 2128; as microseconds, it is early 1970."""
-
 
 class Trial:
     """A query over files.
@@ -100,11 +97,8 @@ class Trial:
         for file in self._files.values():
             in_order = file.check()
             self.rows += file.rows
-            if file.rows and not file.unit_given and all(at_us in _ODD_US for at_us in file.span_us):
-                self.warnings.append(
-                    f"{file.name} begins and ends in 1970: whole numbers are microseconds since then, unless "
-                    "--time-unit s (or ms, us, ns) says what they are"
-                )
+            if warning := file.doubtful:
+                self.warnings.append(warning)
             if not in_order:
                 found = f"{file.name} is not in the order of its stamps: it is sorted"
                 if len(file.tables) > 1:

@@ -133,7 +133,7 @@ def test_a_file_named_by_its_format_is_written(day: Path, tmp_path: Path) -> Non
 
 def test_odd_files_are_warned_of(tmp_path: Path) -> None:
     path = tmp_path / "day.csv"
-    path.write_text("at,x y,z\n5,1,1\n3,2,2\n")
+    path.write_text("at,x y,z\n2012-03-02,1,1\n2012-03-01,2,2\n")
     result = run("SELECT z FROM s SINCE 1 HOUR AGO", "--on", str(path), "--time-column", "at", "--format", "json")
     assert [json.loads(line)["row"] for line in result.stdout.splitlines()] == [{"z": 2}, {"z": 1}]
     warned = result.stderr.splitlines()
@@ -245,11 +245,26 @@ def test_columns_that_cannot_be_read_are_named_where_a_query_names_them(tmp_path
 
 def test_stamps_that_are_no_microseconds_are_a_warning(tmp_path: Path) -> None:
     path = tmp_path / "day.csv"
-    for first, is_odd in ((1_700_000_000, True), (1_700_000_000_000, True), (1_700_000_000_000_000, False), (0, False)):
+    for first, unit in (
+        (1_700_000_000, "s"), (1_700_000_000_000, "s"), (1_700_000_000_000_000, None), (0, "s"), (86_400_000, "s"),
+        (1_700_000_000_000_000_000, "ns"),
+    ):  # fmt: skip
         path.write_text(f"time,x\n{first},1\n{first + 60},2\n")
         result = run("SELECT x FROM s", "--on", str(path))
         assert result.exit_code == 0
-        assert ("whole numbers are microseconds" in result.stderr) == is_odd, first
+        assert ("whole numbers are microseconds" in result.stderr) == (unit is not None), first
+        assert unit is None or f"unless --time-unit {unit} (or " in result.stderr
+        assert not run("SELECT x FROM s", "--on", str(path), "--time-unit", "us").stderr
+
+
+def test_numbers_that_are_no_instants_at_all_are_a_warning(tmp_path: Path) -> None:
+    path = tmp_path / "day.csv"
+    path.write_text("time,x\n2012-03-01,20\n2012-03-02,25\n")
+    result = run("SELECT time FROM s", "--on", str(path), "--time-column", "x")
+    assert f"warning: {path} begins and ends in 1970" in result.stderr
+    assert "or --time-column names another column than 'x'" in result.stderr
+    path.write_text("time,x\n1970-01-01,20\n1970-01-02,25\n")
+    assert not run("SELECT x FROM s", "--on", str(path)).stderr, "written instants are in no doubt"
 
 
 @pytest.mark.parametrize(
@@ -419,7 +434,8 @@ def printing(tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
     path = tmp_path / "day.csv"
     path.write_text("time,x\n" + "".join(f"{at},{at}\n" for at in range(50_000)))
     script = "from protocols.command_line.application import main; main()"
-    command = [sys.executable, "-c", script, "query", "try", "SELECT x FROM s", "--on", str(path), "--format", "json"]
+    options = ["--on", str(path), "--time-unit", "us", "--format", "json"]
+    command = [sys.executable, "-c", script, "query", "try", "SELECT x FROM s", *options]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdout is not None
         assert process.stdout.readline().endswith(b'"row":{"x":0}}\n')
