@@ -19,7 +19,7 @@ from cluster.language.columns import Schema
 from cluster.language.walks import nodes_of
 from cluster.language.window_bounds import grid_of_answers
 from cluster.local.engine import Arrival, LocalEngine
-from cluster.local.equal_stamps import without_idle_warnings
+from cluster.local.equal_stamps import warnings_of_lone_stamps, without_idle_warnings
 from cluster.local.memory_tables import MemoryTables, RelationRows
 from cluster.local.stream_files import BATCH_ROWS
 from cluster.local.table_files import TableFile
@@ -105,6 +105,7 @@ class Trial:
                     found = f"the rows of {file.name} are not in the order of their stamps: they are sorted"
                 self.warnings.append(f"{found}, in memory as a whole")
         self.warnings = without_idle_warnings(self.warnings, query.node, self._files)
+        self.warnings += warnings_of_lone_stamps(query.node, self._files)
 
     def answers(
         self, *, batch_rows: int = BATCH_ROWS, progress: Callable[[int], None] = lambda _: None

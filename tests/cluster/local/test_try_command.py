@@ -282,6 +282,77 @@ def test_equal_stamps_are_warned_of_where_there_are_any(
         assert ("carry the same stamp" in result.stderr) == warned
 
 
+@pytest.mark.parametrize(
+    ("sql", "text"),
+    [
+        ("SELECT sensor, LAG(speed) OVER (PARTITION BY sensor) AS p FROM traffic", "carry the same stamp"),
+        ("SELECT s, LAG(v) OVER (PARTITION BY s) AS p FROM (SELECT sensor AS s, speed + 1 AS v FROM traffic) AS t",
+         "carry the same stamp"),
+        ("SELECT COUNT(*) AS n FROM traffic WINDOW(PARTITION BY sensor ROWS 2)", "counts tuples"),
+    ],
+)  # fmt: skip
+def test_a_column_that_a_query_leaves_out_makes_no_equal_stamps(tmp_path: Path, sql: str, text: str) -> None:
+    (tmp_path / "a.csv").write_text(
+        "time,sensor,speed,w\n2024-03-01T00:00,a,1,1\n2024-03-01T00:01,b,2,1\n2024-03-01T00:01,a,2,1\n"
+    )
+    (tmp_path / "b.csv").write_text((tmp_path / "a.csv").read_text() + "2024-03-01T00:01,a,3,1\n")
+    for name, warned in (("a.csv", False), ("b.csv", True)):
+        result = run(sql, "--on", str(tmp_path / name))
+        assert result.exit_code == 0, result.stderr
+        assert (text in result.stderr) == warned, result.stderr
+
+
+def test_windows_by_count_are_warned_of_only_where_stamps_are_equal(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("time,sensor\n2024-03-01T00:00,a\n2024-03-01T00:01,b\n")
+    sql = "SELECT COUNT(*) AS n FROM s WINDOW(ROWS 2)"
+    assert run(sql, "--on", str(path)).stderr == ""
+    path.write_text("time,sensor\n2024-03-01T00:00,a\n2024-03-01T00:00,b\n")
+    assert "WINDOW(ROWS 2) counts tuples" in run(sql, "--on", str(path)).stderr
+    both = "SELECT x.n FROM (SELECT COUNT(*) AS n FROM s WINDOW(PARTITION BY sensor ROWS 2)) AS x"
+    assert run(both, "--on", str(path)).stderr == ""
+
+
+@pytest.mark.parametrize(
+    ("sql", "word"),
+    [
+        ("SELECT a.v FROM a JOIN b ON a.sensor = b.sensor", "joined"),
+        ("SELECT a.v, b.w FROM a LEFT JOIN b ON a.sensor = b.sensor", "joined"),
+        ("SELECT v FROM a WHERE sensor IN (SELECT sensor FROM b)", "looked for"),
+        ("SELECT v FROM a WHERE sensor NOT IN (SELECT sensor FROM b)", "looked for"),
+        ("SELECT sensor FROM a EXCEPT ALL SELECT sensor FROM b", "taken away"),
+        ("SELECT sensor FROM a INTERSECT ALL SELECT sensor FROM b", "kept"),
+    ],
+)
+def test_tuples_that_never_meet_are_a_warning(tmp_path: Path, sql: str, word: str) -> None:
+    (tmp_path / "a.csv").write_text("time,sensor,v\n2024-03-01T00:00,k,1\n2024-03-01T00:01,k,2\n")
+    text = "time,sensor,w\n2024-03-01T00:00:01,k,1\n2024-03-01T00:01:01,k,2\n"
+    (tmp_path / "b.csv").write_text(text)
+    files = ("--on", f"a={tmp_path / 'a.csv'}", "--on", f"b={tmp_path / 'b.csv'}")
+    result = run(sql, *files)
+    assert result.exit_code == 0, result.stderr
+    assert f"a and b have no stamp in common, and without a window tuples are {word} only among those" in result.stderr
+    assert result.stderr.count("warning: ") == 1
+    for way_out in ("WINDOW(RANGE 1 HOUR)", "ASOF JOIN", "WITHIN"):
+        assert way_out in result.stderr
+    windowed = run(
+        sql.replace("FROM b", "FROM b WINDOW(RANGE 1 HOUR)").replace("JOIN b", "JOIN b WINDOW(RANGE 1 HOUR)"), *files
+    )
+    assert (windowed.exit_code, windowed.stderr) == (0, "")
+    (tmp_path / "b.csv").write_text(f"{text}2024-03-01T00:01,k,3\n")
+    assert "no stamp in common" not in run(sql, *files).stderr
+
+
+def test_distinct_tuples_of_single_stamps_are_a_warning(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("time,sensor\n2024-03-01T00:00,k\n2024-03-01T00:01,k\n")
+    said = "s has no two tuples with the same stamp, and without a window DISTINCT is among those"
+    assert said in run("SELECT DISTINCT sensor FROM s", "--on", str(path)).stderr
+    assert run("SELECT DISTINCT sensor FROM s WINDOW(RANGE 1 HOUR)", "--on", str(path)).stderr == ""
+    path.write_text("time,sensor\n2024-03-01T00:00,k\n2024-03-01T00:00,k\n")
+    assert run("SELECT DISTINCT sensor FROM s", "--on", str(path)).stderr == ""
+
+
 @pytest.mark.parametrize("batch_rows", [1, 2, 3, 100])
 def test_equal_stamps_are_found_across_pieces_of_a_file(batch_rows: int) -> None:
     rows = pl.DataFrame({START: [1, 2, 2, 2, 3], "k": ["a", "a", "b", "a", "a"]})
