@@ -27,7 +27,9 @@ if TYPE_CHECKING:
     from cluster.local.trying import Trial
 
 FORMATS = ("table", "json", "csv", "parquet")
-_BY_SUFFIX = {".parquet": "parquet", ".csv": "csv", ".jsonl": "json", ".ndjson": "json", ".json": "json"}
+_BY_SUFFIX = {
+    ".parquet": "parquet", ".csv": "csv", ".jsonl": "json", ".ndjson": "json", ".json": "json", ".txt": "table",
+}  # fmt: skip
 SHOWN_FROM_ROWS = 1_000_000
 """Files with fewer rows are read before a progress bar could be seen."""
 
@@ -176,6 +178,12 @@ def _format(given: str | None, output: Path | None) -> Format:
     if given is not None and given not in FORMATS:
         raise typer.BadParameter(f"{given!r} is not one of {', '.join(FORMATS)}", param_hint="--format")
     suffix = "" if output is None else output.suffix.lower()
+    if given is None and suffix and suffix not in _BY_SUFFIX:
+        raise typer.BadParameter(
+            f"{suffix} is the suffix of no format: {', '.join(_BY_SUFFIX)} are, and --format {'|'.join(FORMATS)} "
+            "names the format of any file",
+            param_hint="--output",
+        )
     found = Format(given or _BY_SUFFIX.get(suffix, "table"))
     if found is Format.PARQUET and output is None:
         raise typer.BadParameter("a Parquet file needs a name: --output FILE", param_hint="--format")

@@ -126,9 +126,21 @@ def test_parquet_holds_values_of_their_types(day: Path, tmp_path: Path) -> None:
 
 
 def test_a_file_named_by_its_format_is_written(day: Path, tmp_path: Path) -> None:
-    for name, first in (("a.jsonl", '{"start":'), ("a.txt", "start ")):
+    for name, first in (("a.jsonl", '{"start":'), ("a.txt", "start "), ("a", "start ")):
         assert run("SELECT * FROM traffic", "--on", str(day), "--output", str(tmp_path / name)).exit_code == 0
         assert (tmp_path / name).read_text().startswith(first)
+
+
+@pytest.mark.parametrize("name", ["a.xlsx", "a.csv.gz", "a.feather"])
+def test_a_suffix_of_no_format_is_refused(day: Path, tmp_path: Path, name: str) -> None:
+    query = ("SELECT * FROM traffic", "--on", str(day), "--output", str(tmp_path / name))
+    refused = run(*query)
+    assert refused.exit_code == 2
+    assert ".parquet, .csv, .jsonl, .ndjson, .json, .txt" in " ".join(refused.stderr.replace("│", " ").split())
+    assert "--format" in refused.stderr
+    assert not (tmp_path / name).exists()
+    assert run(*query, "--format", "csv").exit_code == 0
+    assert (tmp_path / name).read_text().startswith("start,end,")
 
 
 def test_odd_files_are_warned_of(tmp_path: Path) -> None:
