@@ -59,11 +59,17 @@ def try_query(
         ),
     ] = None,
     separator: Annotated[
-        str | None,
-        typer.Option(metavar="MARK", help="What separates values in CSV: ';', '|', tab; a comma unless given."),
+        list[str] | None,
+        typer.Option(
+            metavar="[STREAM=]MARK", help="What separates values in CSV: ';', '|', tab; a comma unless given."
+        ),
     ] = None,
     decimal: Annotated[
-        str | None, typer.Option(metavar=".|,", help="What stands before decimals in CSV; a point unless given.")
+        list[str] | None,
+        typer.Option(metavar="[STREAM=].|,", help="What stands before decimals in CSV; a point unless given."),
+    ] = None,
+    null: Annotated[
+        list[str] | None, typer.Option(metavar="WORD", help="A word in CSV that stands for NULL; again for more.")
     ] = None,
     text: Annotated[
         list[str] | None,
@@ -109,13 +115,14 @@ def try_query(
     """
     import os
 
+    from cluster.local.csv_options import CsvOptions
     from cluster.local.memory_limit import MemoryLimitError, default_limit, limited_memory
     from cluster.local.output_file import OutputFile
-    from cluster.local.tried_files import open_files, style_given, types_given
+    from cluster.local.tried_files import open_files, types_given
 
     kind = _format(format_, output)
     types = types_given(type_ or [], text or [])
-    style = style_given(separator, decimal)
+    csv = CsvOptions(separator or (), decimal or (), null or ())
     query, values = one_query(text_given(sql)), values_given(settings or [])
     written = None if output is None else OutputFile(output)
 
@@ -128,9 +135,7 @@ def try_query(
 
     with limited_memory(default_limit() if memory is None else memory, end):
         made = _functions(create or [], functions or [])
-        opened = partial(
-            open_files, on, relation or [], time_column or [], types, made, units=time_unit or [], style=style
-        )
+        opened = partial(open_files, on, relation or [], time_column or [], types, made, units=time_unit or [], csv=csv)
         trial = _trial(query, values, opened)
         if written is None or output is None:
             _print(_lines(trial, kind, trial.answers()))

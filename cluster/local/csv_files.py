@@ -10,7 +10,6 @@ import csv
 import re
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
-from itertools import islice
 from operator import methodcaller
 from pathlib import Path
 from typing import Any
@@ -41,10 +40,13 @@ class CsvStyle:
         What stands between two values: one character of ASCII.
     decimal
         What stands before the decimals of a number, a point or a comma.
+    nulls
+        Words that stand for NULL, in every column.
     """
 
     separator: str = ","
     decimal: str = "."
+    nulls: tuple[str, ...] = ()
 
     @property
     def separators(self) -> str:
@@ -93,6 +95,7 @@ def scan_csv(path: Path, as_written: Collection[str], style: CsvStyle = USUAL_ST
         return pl.LazyFrame(schema=dict.fromkeys(names, pl.String))
     format_: dict[str, Any] = {"glob": False, "has_header": False, "skip_lines": lines, "separator": style.separator}
     format_["decimal_comma"] = style.decimal == ","
+    format_["null_values"] = list(style.nulls) or None
     written = {name: pl.String for name in names if folded(name) in as_written}
     guessed = pl.scan_csv(
         path, new_columns=names, infer_schema_length=None, schema_overrides=written, **format_
@@ -103,10 +106,16 @@ def scan_csv(path: Path, as_written: Collection[str], style: CsvStyle = USUAL_ST
 
 
 def numbered_records(path: Path, style: CsvStyle = USUAL_STYLE) -> Iterator[tuple[int, list[str]]]:
-    """Yield the values of a file's lines with the number of the line in which they end; none of blank lines."""
+    """Yield the values of a file's rows with the number of the line in which they begin; none of rows of NULLs."""
+    without = {"", *style.nulls}
     with path.open(newline="", encoding="utf-8-sig", errors="replace") as file:
         reader = _reader(file, style)
-        yield from ((reader.line_num, values) for values in islice(reader, 1, None) if any(values))
+        next(reader, None)
+        begins = reader.line_num + 1
+        for values in reader:
+            if not without.issuperset(values):
+                yield begins, values
+            begins = reader.line_num + 1
 
 
 def _numbers(rows: pl.LazyFrame, texts: Collection[str], style: CsvStyle) -> list[pl.Expr]:

@@ -13,6 +13,7 @@ from cluster.language.columns import Column, Schema
 from cluster.local.errors import TableFileError
 from cluster.local.stream_files import BATCH_ROWS, StreamFile, schema_of_fields
 from cluster.local.table_files import TableFile
+from cluster.local.text_cells import why_text
 from cluster.local.time_units import doubts
 from protocols.wire.streams import FieldType, StreamSchema
 
@@ -141,7 +142,9 @@ def _joined_type(first: tuple[Column, TableFile], second: tuple[Column, TableFil
     if {known.type, column.type} == {FieldType.INTEGER, FieldType.REAL}:
         return FieldType.REAL
     one, other = (each.type.value.upper() for each in (column, known))
+    hint = f"--type {known.name}=TEXT reads it as texts"
+    cause = why_text(table, column.name) or why_text(of, known.name)
     raise TableFileError(
         f"column {known.name!r} is {one} in {table.name} and {other} in {of.name}",
-        hint=f"--type {known.name}=TEXT reads it as texts",
+        hint=hint if cause is None else f"{cause}; {hint}",
     )

@@ -48,6 +48,8 @@ class TableFile:
         Names of columns of a JSON file that hold objects or lists.
     style
         How it is written, if it is CSV.
+    given
+        By name of a column in lower case: the type that was given for it.
     """
 
     path: Path
@@ -59,6 +61,7 @@ class TableFile:
     values: Mapping[str, pl.Expr] = field(default_factory=dict)
     nested: tuple[str, ...] = ()
     style: CsvStyle = USUAL_STYLE
+    given: Mapping[str, FieldType] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -192,7 +195,7 @@ def open_table(
     known = tuple(usable.values())
     left_out = tuple(name for name in dtypes if name not in values)
     nested = tuple(name for name in left_out if kind == "JSON lines" and dtypes[name].is_nested() and _nameable(name))
-    table = TableFile(path, kind, rows, known, left_out, tuple(untyped), values, nested, style)
+    table = TableFile(path, kind, rows, known, left_out, tuple(untyped), values, nested, style, given)
     for column in known:
         if column.name.casefold() in given and column.name.casefold() != stamps:
             _check_values(table, column, dtypes[column.name])

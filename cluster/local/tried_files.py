@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from glob import has_magic
 from pathlib import Path
@@ -12,18 +11,18 @@ import typer
 
 from cluster.errors import ClusterError
 from cluster.expressions.user_functions import UserFunction
-from cluster.local.csv_files import USUAL_STYLE, CsvStyle
+from cluster.local.csv_files import CsvStyle
+from cluster.local.csv_options import CsvOptions
 from cluster.local.joined_files import JoinedFiles
 from cluster.local.stream_files import TIME, StreamFile
+from cluster.local.stream_options import named_values, of_streams
 from cluster.local.table_files import open_table
 from cluster.local.time_units import TimeUnit
 from cluster.local.tried_query import Files, StreamFiles
 from protocols.text.closeness import did_you_mean
-from protocols.wire.names import WORD, folded, normal
+from protocols.wire.names import folded
 from protocols.wire.streams import FIELD_TYPES, FieldType
 
-_NAMED = re.compile(rf"(?P<name>{WORD})=(?P<value>.+)", re.DOTALL)
-_NO_SEPARATORS = frozenset("\"'\r\n .+-_")
 _TYPES = {type_.value.upper(): type_ for type_ in FIELD_TYPES}
 
 
@@ -63,7 +62,7 @@ def open_files(
     functions: tuple[UserFunction, ...] = (),
     *,
     units: Sequence[str] = (),
-    style: CsvStyle = USUAL_STYLE,
+    csv: CsvOptions = CsvOptions(),  # noqa: B008 - it is frozen
 ) -> Files:
     """Open all files.
 
@@ -81,8 +80,8 @@ def open_files(
         What the query may call.
     units
         Units of instants that are numbers: one for all streams, and STREAM=UNIT for some.
-    style
-        How CSV is written.
+    csv
+        What is given about CSV.
 
     Raises
     ------
@@ -91,7 +90,7 @@ def open_files(
     ClusterError
         If a file cannot be read, or does not fit.
     """
-    streams, tables = _named(on), _named(relations)
+    streams, tables = named_values(on), named_values(relations)
     if "" in tables:
         raise typer.BadParameter("a relation has a name: NAME=FILE", param_hint="--relation")
     for same in streams.keys() & tables.keys():
@@ -102,62 +101,21 @@ def open_files(
     if len(streams.get("", ("", []))[1]) > 1:
         reason = "there are two files without a name: --on STREAM=FILE names a stream"
         raise typer.BadParameter(reason, param_hint="--on")
-    stamps = _of_streams(time_columns, streams, "--time-column", "columns of instants")
-    given = {key: _unit(unit) for key, unit in _of_streams(units, streams, "--time-unit", "units").items()}
+    stamps = of_streams(time_columns, streams, "--time-column", "columns of instants")
+    given = {key: _unit(unit) for key, unit in of_streams(units, streams, "--time-unit", "units").items()}
+    styles = csv.styles({*streams, *tables})
     opened = {}
     for key, (name, paths) in streams.items():
         instants = _Instants(stamps.get(key) or stamps.get("", TIME), given.get(key) or given.get(""))
-        opened[name] = _stream(name, paths, types, instants, style)
+        opened[name] = _stream(name, paths, types, instants, styles.of(key))
     unnamed = opened.pop("", None)
-    read = {name: open_table(Path(path), types=types, style=style) for name, (path, *_) in tables.values()}
+    read = {
+        name: open_table(Path(path), types=types, style=styles.of(key)) for key, (name, (path, *_)) in tables.items()
+    }
     found = Files(opened, read, unnamed, functions)
     _check_types(types, found)
-    if style != USUAL_STYLE and all(each.kind != "CSV" for each in found.tables):
-        option = "--separator" if style.separator != USUAL_STYLE.separator else "--decimal"
-        raise typer.BadParameter("none of the files is CSV", param_hint=option)
-    return found
-
-
-def style_given(separator: str | None, decimal: str | None) -> CsvStyle:
-    """Return how CSV is written, given the options about that.
-
-    Raises
-    ------
-    typer.BadParameter
-        If there can be no such CSV.
-    """
-    mark = {"tab": "\t", "\\t": "\t", None: ","}.get(separator, separator or "")
-    point = "." if decimal is None else decimal
-    if len(mark) != 1 or not mark.isascii() or mark.isalnum() or mark in _NO_SEPARATORS:
-        reason = f"{separator!r} is not one mark that can stand between values, such as ';', '|' or tab"
-        raise typer.BadParameter(reason, param_hint="--separator")
-    if point not in {".", ","}:
-        raise typer.BadParameter(f"{decimal!r} is neither a point nor a comma", param_hint="--decimal")
-    if point == mark:
-        reason = "it separates values, too: --separator ';' (or '|', or tab) names another mark for that"
-        raise typer.BadParameter(reason, param_hint="--decimal")
-    return CsvStyle(mark, point)
-
-
-def _named(given: Sequence[str]) -> dict[str, tuple[str, list[str]]]:
-    """Return names, as they are first written, and values; by name in lower case, "" if there is none."""
-    found: dict[str, tuple[str, list[str]]] = {}
-    for each in given:
-        named = _NAMED.fullmatch(each)
-        name, value = (normal(named["name"]), named["value"]) if named else ("", each)
-        found.setdefault(folded(name), (name, []))[1].append(value)
-    return found
-
-
-def _of_streams(given: Sequence[str], streams: Mapping[str, object], option: str, what: str) -> dict[str, str]:
-    """Return what is given for all streams, and for some: by name of a stream in lower case, "" for all."""
-    found: dict[str, str] = {}
-    for key, (name, values) in _named(given).items():
-        if len(values) > 1:
-            raise typer.BadParameter(f"there are two {what} for {name or 'all streams'}", param_hint=option)
-        if key and key not in streams:
-            raise typer.BadParameter(f"--on {name}=FILE is missing", param_hint=option)
-        found[key] = normal(values[0])
+    if csv.option is not None and all(each.kind != "CSV" for each in found.tables):
+        raise typer.BadParameter("none of the files is CSV", param_hint=csv.option)
     return found
 
 

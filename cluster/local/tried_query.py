@@ -15,6 +15,7 @@ from cluster.language.translation import Query, translate
 from cluster.local.joined_files import JoinedFiles
 from cluster.local.stream_files import StreamFile
 from cluster.local.table_files import TableFile
+from cluster.local.text_cells import why_text
 
 ELSEWHERE = {
     "EVENTS": "events are detected by motes and proxies, in samples that come much faster than a file keeps them",
@@ -133,9 +134,26 @@ def _with_columns(
     if named:
         tables = [each for file in known.values() for each in _tables(file) if named["name"] in each.nested]
         hints = [each.how_nested_of(named["name"]) for each in tables[:1]] or hints
+    if causes := [*_why_texts(error, known)]:
+        hints = [*causes, *(f"or {each}" for each in hints if not each.startswith("convert it: CAST"))]
+        hints = ["; ".join(hints)]
     # A column of unknown type may be the only cause of the error.
     hint = "; ".join([*untyped, " ".join(hints)] if hints else untyped)
     return FjordSqlError(error.reason, text=error.text, start=error.start, end=error.end, hint=hint or None)
+
+
+_NO_NUMBER = re.compile(
+    r"a number was expected here, but this is text|\b(text and (integer|real)|(integer|real) and text) "
+)
+
+
+def _why_texts(error: FjordSqlError, known: Mapping[str, StreamFiles | TableFile]) -> Iterator[str]:
+    """Yield why columns in the offending part of a text are TEXT, if numbers were expected there."""
+    if not _NO_NUMBER.search(error.reason):
+        return
+    words = dict.fromkeys(re.findall(r"\w+", error.offending))
+    for table in (each for file in known.values() for each in _tables(file)):
+        yield from (cause for word in words if (cause := why_text(table, word)))
 
 
 def _held(file: StreamFiles | TableFile) -> str:
