@@ -358,8 +358,8 @@ def test_tuples_that_never_meet_are_a_warning(tmp_path: Path, sql: str, word: st
 def test_distinct_tuples_of_single_stamps_are_a_warning(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     path.write_text("time,sensor\n2024-03-01T00:00,k\n2024-03-01T00:01,k\n")
-    said = "s has no two tuples with the same stamp, and without a window DISTINCT is among those"
-    assert said in run("SELECT DISTINCT sensor FROM s", "--on", str(path)).stderr
+    reported = "s has no two tuples with the same stamp, and without a window DISTINCT is among those"
+    assert reported in run("SELECT DISTINCT sensor FROM s", "--on", str(path)).stderr
     assert run("SELECT DISTINCT sensor FROM s WINDOW(RANGE 1 HOUR)", "--on", str(path)).stderr == ""
     path.write_text("time,sensor\n2024-03-01T00:00,k\n2024-03-01T00:00,k\n")
     assert run("SELECT DISTINCT sensor FROM s", "--on", str(path)).stderr == ""
