@@ -58,6 +58,14 @@ def try_query(
             help="Unit of instants that are numbers since 1970; whole microseconds unless given.",
         ),
     ] = None,
+    time_format: Annotated[
+        list[str] | None,
+        typer.Option(metavar="[STREAM=]FORMAT", help="How instants are written, such as '%d.%m.%Y %H:%M:%S'."),
+    ] = None,
+    time_zone: Annotated[
+        list[str] | None,
+        typer.Option(metavar="[STREAM=]ZONE", help="Zone of instants without an offset; UTC unless given."),
+    ] = None,
     separator: Annotated[
         list[str] | None,
         typer.Option(
@@ -135,7 +143,10 @@ def try_query(
 
     with limited_memory(default_limit() if memory is None else memory, end):
         made = _functions(create or [], functions or [])
-        opened = partial(open_files, on, relation or [], time_column or [], types, made, units=time_unit or [], csv=csv)
+        opened = partial(
+            open_files, on, relation or [], time_column or [], types, made, units=time_unit or [],
+            formats=time_format or [], time_zones=time_zone or [], csv=csv,
+        )  # fmt: skip
         trial = _trial(query, values, opened)
         if written is None or output is None:
             _print(_lines(trial, kind, trial.answers()))

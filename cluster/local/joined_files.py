@@ -57,6 +57,11 @@ class JoinedFiles:
         """A warning if all stamps of a file may be numbers of another unit; once they have been checked."""
         return next((warning for each in self._files if (warning := each.doubtful)), None)
 
+    @property
+    def zone_is_unknown(self) -> bool:
+        """Whether instants of a file have no zone, and none was given for them."""
+        return any(each.zone_is_unknown for each in self._files)
+
     def schema(self, stream: str) -> StreamSchema:
         """Return the schema of their stream."""
         return schema_of_fields(stream, self.columns)

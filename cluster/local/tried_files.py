@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from glob import has_magic
 from pathlib import Path
 from typing import NamedTuple
+from zoneinfo import available_timezones
 
 import typer
 
@@ -13,10 +14,12 @@ from cluster.errors import ClusterError
 from cluster.expressions.user_functions import UserFunction
 from cluster.local.csv_files import CsvStyle
 from cluster.local.csv_options import CsvOptions
+from cluster.local.file_instants import Notation
 from cluster.local.joined_files import JoinedFiles
 from cluster.local.stream_files import TIME, StreamFile
 from cluster.local.stream_options import named_values, of_streams
 from cluster.local.table_files import open_table
+from cluster.local.time_formats import TimeFormat
 from cluster.local.time_units import TimeUnit
 from cluster.local.tried_query import Files, StreamFiles
 from protocols.text.closeness import did_you_mean
@@ -62,6 +65,8 @@ def open_files(
     functions: tuple[UserFunction, ...] = (),
     *,
     units: Sequence[str] = (),
+    formats: Sequence[str] = (),
+    time_zones: Sequence[str] = (),
     csv: CsvOptions = CsvOptions(),  # noqa: B008 - it is frozen
 ) -> Files:
     """Open all files.
@@ -80,6 +85,8 @@ def open_files(
         What the query may call.
     units
         Units of instants that are numbers: one for all streams, and STREAM=UNIT for some.
+    formats, time_zones
+        Formats of instants that are texts, and zones of instants without one, likewise.
     csv
         What is given about CSV.
 
@@ -103,10 +110,19 @@ def open_files(
         raise typer.BadParameter(reason, param_hint="--on")
     stamps = of_streams(time_columns, streams, "--time-column", "columns of instants")
     given = {key: _unit(unit) for key, unit in of_streams(units, streams, "--time-unit", "units").items()}
+    written = {key: _format(each) for key, each in of_streams(formats, streams, "--time-format", "formats").items()}
+    zones = {key: _zone(each) for key, each in of_streams(time_zones, streams, "--time-zone", "zones").items()}
     styles = csv.styles({*streams, *tables})
     opened = {}
     for key, (name, paths) in streams.items():
-        instants = _Instants(stamps.get(key) or stamps.get("", TIME), given.get(key) or given.get(""))
+        unit, format_ = given.get(key), written.get(key)
+        if unit is None and format_ is None:
+            unit, format_ = given.get(""), written.get("")
+        if unit is not None and format_ is not None:
+            raise typer.BadParameter(
+                "instants are numbers of a unit or written in a format", param_hint="--time-format"
+            )
+        instants = _Instants(stamps.get(key) or stamps.get("", TIME), unit, format_, zones.get(key) or zones.get(""))
         opened[name] = _stream(name, paths, types, instants, styles.of(key))
     unnamed = opened.pop("", None)
     read = {
@@ -125,9 +141,25 @@ def _unit(word: str) -> TimeUnit:
     return TimeUnit(word)
 
 
+def _format(text: str) -> TimeFormat:
+    found = TimeFormat(text)
+    if (fault := found.fault) is not None:
+        raise typer.BadParameter(f"{text!r} is no format of instants: {fault}", param_hint="--time-format")
+    return found
+
+
+def _zone(name: str) -> str:
+    if name not in available_timezones():
+        hint = did_you_mean(name, available_timezones()) or "zones are called Europe/Berlin or UTC"
+        raise typer.BadParameter(f"there is no time zone {name!r}: {hint}", param_hint="--time-zone")
+    return name
+
+
 class _Instants(NamedTuple):
     column: str
     unit: TimeUnit | None
+    format: TimeFormat | None
+    zone: str | None
 
 
 def _stream(
@@ -139,7 +171,8 @@ def _stream(
         if real[number] in real[:number]:
             raise ClusterError(f"{path} is given twice for {name}", hint="its tuples would count twice")
     tables = [open_table(path, types=types, instants=instants.column, style=style) for path in paths]
-    files = [StreamFile(table, instants.column, instants.unit) for table in tables]
+    notation = Notation(instants.unit, style.decimal, instants.format, instants.zone)
+    files = [StreamFile(table, instants.column, notation=notation) for table in tables]
     return files[0] if len(files) == 1 else JoinedFiles(files)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 import msgspec
@@ -33,6 +34,7 @@ from cluster.plan.relations_read import relations_of
 from cluster.plan.rewrite import rewrite
 from cluster.plan.sized import sized
 
+_AT_TIME_ZONE = re.compile(r"\bAT\s+TIME\s+ZONE\b", re.IGNORECASE)
 QUERY = "query"
 """The name of the one query."""
 
@@ -97,6 +99,11 @@ class Trial:
         for file in self._files.values():
             in_order = file.check()
             self.rows += file.rows
+            if _AT_TIME_ZONE.search(sql) and file.rows and file.zone_is_unknown:
+                self.warnings.append(
+                    f"instants of {file.name} have no zone, and are read as UTC: --time-zone Europe/Berlin reads those "
+                    "of clocks there, --time-zone UTC leaves this warning away"
+                )
             if warning := file.doubtful:
                 self.warnings.append(warning)
             if not in_order:
