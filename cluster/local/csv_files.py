@@ -16,9 +16,9 @@ from typing import Any
 
 import polars as pl
 
+from cluster.local.column_names import column_key
 from cluster.local.column_values import read_as_a_whole, read_text
 from cluster.local.errors import TableFileError, not_utf8
-from protocols.wire.names import folded
 from protocols.wire.streams import FieldType
 
 BLOCK_BYTES = 1 << 20
@@ -96,7 +96,7 @@ def scan_csv(path: Path, as_written: Collection[str], style: CsvStyle = USUAL_ST
     format_: dict[str, Any] = {"glob": False, "has_header": False, "skip_lines": lines, "separator": style.separator}
     format_["decimal_comma"] = style.decimal == ","
     format_["null_values"] = list(style.nulls) or None
-    written = {name: pl.String for name in names if folded(name) in as_written}
+    written = {name: pl.String for name in names if column_key(name) in as_written}
     guessed = pl.scan_csv(
         path, new_columns=names, infer_schema_length=None, schema_overrides=written, **format_
     ).collect_schema()  # fmt: skip

@@ -11,8 +11,8 @@ from typing import Any
 import msgspec
 import polars as pl
 
+from cluster.local.column_names import column_key
 from cluster.local.errors import TableFileError, not_utf8
-from protocols.wire.names import folded
 
 
 def scan_json_lines(path: Path, as_written: Collection[str]) -> pl.LazyFrame:
@@ -33,7 +33,7 @@ def scan_json_lines(path: Path, as_written: Collection[str]) -> pl.LazyFrame:
     names = _check(path)
     if not names:
         raise TableFileError(f"{path} is empty")
-    overrides = {name: pl.String for name in names if folded(name) in as_written}
+    overrides = {name: pl.String for name in names if column_key(name) in as_written}
     source = escape(str(path))  # Polars takes some letters of a name for a pattern
     guessed = pl.scan_ndjson(source, infer_schema_length=None, schema_overrides=overrides).collect_schema()
     return pl.scan_ndjson(source, schema=guessed)

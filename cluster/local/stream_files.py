@@ -8,6 +8,7 @@ import polars as pl
 
 from cluster.fjord.batch import ALWAYS, START
 from cluster.language.columns import Schema
+from cluster.local.column_names import column_key
 from cluster.local.column_values import SAMPLE_ROWS
 from cluster.local.errors import TableFileError, explained
 from cluster.local.file_instants import Notation, are_numbers, instants, lack_zone
@@ -210,12 +211,12 @@ def schema_of_fields(stream: str, columns: Schema) -> StreamSchema:
 
 def _time_column(table: TableFile, name: str) -> str:
     names = table.rows.collect_schema().names()
-    folded = {each.casefold(): each for each in reversed(names)}
+    keys = {column_key(each): each for each in reversed(names)}
     if name in names:
         return name
-    if name.casefold() not in folded:
+    if column_key(name) not in keys:
         raise TableFileError(
             f"{table.name} has no column {name!r}; it has {printable(', '.join(names), lines=False)}",
             hint="--time-column NAME names the column of instants",
         )
-    return folded[name.casefold()]
+    return keys[column_key(name)]

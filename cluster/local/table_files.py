@@ -10,14 +10,15 @@ from pathlib import Path
 import polars as pl
 
 from cluster.language.columns import Column, Schema
+from cluster.local.column_names import column_key, fault_of_column, renamed
 from cluster.local.column_values import read_as_a_whole, read_column, type_of, without_values
 from cluster.local.csv_files import USUAL_STYLE, CsvStyle, numbered_records, scan_csv
 from cluster.local.errors import SHOWN_ROWS, TableFileError, explained
 from cluster.local.file_instants import written_instants
 from cluster.local.json_line_files import numbered_objects, scan_json_lines
 from protocols.text.plain_text import printable
-from protocols.wire.names import folded, is_identifier, normal
-from protocols.wire.streams import RESERVED_PREFIX, FieldType
+from protocols.wire.names import folded, normal
+from protocols.wire.streams import FieldType
 
 SUFFIXES = {".csv": "CSV", ".parquet": "Parquet", ".jsonl": "JSON lines", ".ndjson": "JSON lines"}
 COMPRESSED = (".gz", ".zst", ".bz2", ".xz", ".zip")
@@ -39,7 +40,7 @@ class TableFile:
     columns
         Those that FjordSQL can read; integers of any width are INTEGER, dates and times are microseconds since 1970.
     unusable
-        Names of the others.
+        By name of each of the others, why it is left out.
     untyped
         Names of columns without a value and without a given type: they are taken for TEXT.
     values
@@ -50,18 +51,21 @@ class TableFile:
         How it is written, if it is CSV.
     given
         By name of a column in lower case: the type that was given for it.
+    renamed
+        By name of a column in FjordSQL: the one in the file, if that is another.
     """
 
     path: Path
     kind: str
     rows: pl.LazyFrame
     columns: Schema
-    unusable: tuple[str, ...]
+    unusable: Mapping[str, str]
     untyped: tuple[str, ...] = ()
     values: Mapping[str, pl.Expr] = field(default_factory=dict)
     nested: tuple[str, ...] = ()
     style: CsvStyle = USUAL_STYLE
     given: Mapping[str, FieldType] = field(default_factory=dict)
+    renamed: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -73,10 +77,9 @@ class TableFile:
         """The columns that are left out, in words; empty if there are none."""
         if not self.unusable:
             return ""
-        which = "its name or type" if len(self.unusable) == 1 else "their names or types"
-        names = printable(", ".join(self.unusable), lines=False)
+        names = printable(", ".join(f"{name} ({why})" for name, why in self.unusable.items()), lines=False)
         nested = "".join(f"; {self.how_nested_of(name)}" for name in self.nested[:1])
-        return f"FjordSQL cannot read {names}, because of {which}{nested}"
+        return f"FjordSQL cannot read {names}{nested}"
 
     def how_nested_of(self, column: str) -> str:
         """Return how a column of a JSON file is read that holds objects or lists, in words."""
@@ -154,13 +157,15 @@ def open_table(
     TableFileError
         If it cannot be read.
     """
-    given = {folded(name): type_ for name, type_ in (types or {}).items()}
-    stamps = folded(instants) if instants else None
+    given = {column_key(name): type_ for name, type_ in (types or {}).items()}
+    stamps = column_key(instants) if instants else None
     with explained(str(path)):
         kind = _kind(path)
         rows = _scanned(path, kind, given, stamps, style)
-        rows = _with_normal_names(rows)
+        others = renamed(rows.collect_schema().names())
+        rows = rows.rename(others)
         dtypes = rows.collect_schema()
+        too_large = _too_large(rows, [name for name in dtypes if folded(name) not in {*given, stamps}])
         unknown = [
             name
             for name, dtype in dtypes.items()
@@ -174,10 +179,15 @@ def open_table(
             dated = read_as_a_whole(rows, written)
     usable: dict[str, Column] = {}
     values: dict[str, pl.Expr] = {}
+    unusable: dict[str, str] = {}
     for name, dtype in dtypes.items():
         key = folded(name)
         type_ = FieldType.INTEGER if name in dated else given.get(key) or type_of(dtype)
-        if type_ is None or not _nameable(name) or key in usable:
+        if (why := _fault_of(name, usable.get(column_key(name)), large=name in too_large)) is not None:
+            unusable[name] = why
+            continue
+        if type_ is None:
+            unusable[name] = _fault_of_type(dtype)
             continue
         read = (
             written_instants(pl.col(name), numbers=False)
@@ -186,6 +196,7 @@ def open_table(
         )
         if read is None:
             if key == stamps:
+                unusable[name] = _fault_of_type(dtype)
                 continue
             held = str(dtype).lower()
             raise TableFileError(
@@ -193,9 +204,11 @@ def open_table(
             )
         usable[key], values[name] = Column(name, type_), read
     known = tuple(usable.values())
-    left_out = tuple(name for name in dtypes if name not in values)
-    nested = tuple(name for name in left_out if kind == "JSON lines" and dtypes[name].is_nested() and _nameable(name))
-    table = TableFile(path, kind, rows, known, left_out, tuple(untyped), values, nested, style, given)
+    nested = tuple(
+        name for name in unusable if kind == "JSON lines" and dtypes[name].is_nested() and fault_of_column(name) is None
+    )
+    names = {new: name for name, new in others.items() if normal(name) != new}
+    table = TableFile(path, kind, rows, known, unusable, tuple(untyped), values, nested, style, given, names)
     for column in known:
         if column.name.casefold() in given and column.name.casefold() != stamps:
             _check_values(table, column, dtypes[column.name])
@@ -230,11 +243,31 @@ def _scanned(
     return pl.scan_parquet(path, glob=False)
 
 
-def _with_normal_names(rows: pl.LazyFrame) -> pl.LazyFrame:
-    """Return rows whose columns have names in normal form C; some systems write them in another."""
-    names = rows.collect_schema().names()
-    other = {name: normal(name) for name in names if normal(name) != name}
-    return rows.rename(other) if other and len({*map(normal, names)}) == len(names) else rows
+def _too_large(rows: pl.LazyFrame, names: Collection[str]) -> list[str]:
+    """Return which of some columns have integers that are too large for 64 bits with a sign."""
+    dtypes = rows.collect_schema()
+    found = [name for name in names if dtypes[name] in (pl.Int128, pl.UInt128)]
+    unsigned = [name for name in names if dtypes[name] == pl.UInt64]
+    if unsigned:
+        most = rows.select(pl.col(unsigned).max()).collect(engine="streaming")
+        found += [name for name in unsigned if (most[name][0] or 0) >= 2**63]
+    return found
+
+
+def _fault_of(name: str, same: Column | None, *, large: bool) -> str | None:
+    """Return why a column is left out for its name or its values; None if it is not."""
+    if same is not None:
+        only = "only in case" if folded(name) == folded(same.name) else "only in letters that FjordSQL lacks"
+        return f"its name differs from {same.name} {only}"
+    if (why := fault_of_column(name)) is not None:
+        return why
+    return f"it has integers of more than 64 bits, which --type {name}=REAL reads" if large else None
+
+
+def _fault_of_type(dtype: pl.DataType) -> str:
+    if isinstance(dtype, pl.Struct):
+        return "it holds objects"
+    return "it holds lists" if dtype.is_nested() else f"it holds {str(dtype).lower()}"
 
 
 def _check_values(table: TableFile, column: Column, dtype: pl.DataType) -> None:
@@ -249,7 +282,3 @@ def _check_values(table: TableFile, column: Column, dtype: pl.DataType) -> None:
             f"column {column.name!r} of {table.name} has values that are not {column.type.value.upper()}: "
             f"{table.named(rows, column.name)}"
         )
-
-
-def _nameable(name: str) -> bool:
-    return is_identifier(name) and not name.casefold().startswith(RESERVED_PREFIX)

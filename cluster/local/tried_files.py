@@ -12,6 +12,7 @@ import typer
 
 from cluster.errors import ClusterError
 from cluster.expressions.user_functions import UserFunction
+from cluster.local.column_names import column_key
 from cluster.local.csv_files import CsvStyle
 from cluster.local.csv_options import CsvOptions
 from cluster.local.file_instants import Notation
@@ -189,7 +190,8 @@ def _matching(path: Path) -> Iterator[Path]:
 
 def _check_types(types: Mapping[str, FieldType], files: Files) -> None:
     known = [name for table in files.tables for name in table.rows.collect_schema()]
-    for name in types.keys() - {folded(each) for each in known}:
+    keys = {column_key(each) for each in known}
+    for name in [each for each in types if column_key(each) not in keys]:
         raise ClusterError(
             f"no file has a column {name!r}, which --type or --text names", hint=did_you_mean(name, known)
         )

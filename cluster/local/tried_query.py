@@ -16,6 +16,7 @@ from cluster.local.joined_files import JoinedFiles
 from cluster.local.stream_files import StreamFile
 from cluster.local.table_files import TableFile
 from cluster.local.text_cells import why_text
+from protocols.text.plain_text import printable
 
 ELSEWHERE = {
     "EVENTS": "events are detected by motes and proxies, in samples that come much faster than a file keeps them",
@@ -68,11 +69,14 @@ class TriedQuery:
         Those that files are given for, by name.
     untyped
         Warnings of columns that the query names and no file has a value of.
+    renamed
+        Notes of columns that have other names in files, which the query does not name.
     """
 
     query: Query
     streams: Mapping[str, StreamFiles]
     untyped: Sequence[str]
+    renamed: Sequence[str]
 
 
 def translate_over(sql: str, files: Files) -> TriedQuery:
@@ -92,7 +96,8 @@ def translate_over(sql: str, files: Files) -> TriedQuery:
     while True:
         untyped = [*_untyped({**streams, **files.relations}, words)]
         try:
-            return TriedQuery(translate(sql, Catalog(known).with_functions(files.functions)), streams, untyped)
+            query = translate(sql, Catalog(known).with_functions(files.functions))
+            return TriedQuery(query, streams, untyped, [*_renamed(streams, files.relations, words)])
         except FjordSqlError as error:
             unknown = _NO_STREAM.match(error.reason)
             if unknown is None:
@@ -137,6 +142,10 @@ def _with_columns(
     if causes := [*_why_texts(error, known)]:
         hints = [*causes, *(f"or {each}" for each in hints if not each.startswith("convert it: CAST"))]
         hints = ["; ".join(hints)]
+    for file in known.values():
+        for new, name in _tables(file)[0].renamed.items():
+            if name.casefold() in error.text.casefold():
+                hints.append(f"column '{printable(name, lines=False)}' of {file.name} is {new} in FjordSQL")
     # A column of unknown type may be the only cause of the error.
     hint = "; ".join([*untyped, " ".join(hints)] if hints else untyped)
     return FjordSqlError(error.reason, text=error.text, start=error.start, end=error.end, hint=hint or None)
@@ -157,7 +166,11 @@ def _why_texts(error: FjordSqlError, known: Mapping[str, StreamFiles | TableFile
 
 
 def _held(file: StreamFiles | TableFile) -> str:
-    columns = ", ".join(each.name for each in file.columns)
+    names = _tables(file)[0].renamed
+    columns = ", ".join(
+        f"{each.name} ('{printable(names[each.name], lines=False)}' in the file)" if each.name in names else each.name
+        for each in file.columns
+    )
     left_out = [f" ({table.without})" for table in _tables(file)[:1] if table.unusable]
     return "".join([columns, *left_out])
 
@@ -172,6 +185,18 @@ def _untyped(known: Mapping[str, StreamFiles | TableFile], words: Collection[str
             if column.casefold() in words:
                 has = f"column {column} of {file.name} has no value, and is taken for TEXT"
                 yield f"{has}: --type {column}=REAL (or INTEGER, BOOLEAN, TEXT) sets its type"
+
+
+def _renamed(
+    streams: Mapping[str, StreamFiles], relations: Mapping[str, TableFile], words: Collection[str]
+) -> Iterator[str]:
+    """Yield notes of columns that have other names in files, unless a query knows them."""
+    for file in (*streams.values(), *relations.values()):
+        table = _tables(file)[0]
+        unknown = {new: name for new, name in table.renamed.items() if new.casefold() not in words}
+        if unknown:
+            names = ", ".join(f"'{printable(name, lines=False)}' is {new}" for new, name in unknown.items())
+            yield f"{table.name}: column {names} in FjordSQL"
 
 
 def _refuse_elsewhere(sql: str) -> frozenset[str]:

@@ -84,7 +84,7 @@ class Trial:
         self.columns: Schema = schema_of(chosen)
         self.grid = grid_of_answers(query.node)
         self.types = {each.name: each.type for each in query.columns}
-        self.warnings = [*query.warnings, *tried.untyped]
+        self.warnings = [*query.warnings, *tried.untyped, *tried.renamed]
         self.rows = 0
         self._plan = plan
         self._files = {name: tried.streams[name] for name in sorted(self._plan.streams)}

@@ -75,7 +75,8 @@ def test_every_other_column_is_a_field(tmp_path: Path) -> None:
         {
             "Time": [SEVEN_US], "small": pl.Series([1], dtype=pl.Int8), "real": pl.Series([0.5], dtype=pl.Float32),
             "yes": [True], "text": ["a"], "day": [date(2012, 3, 1)], "odd name": [1], "list": [[1]], "fjord_x": [1],
-            "SMALL": [2],
+            "SMALL": [2], "odd_name": [3], "bytes": [b"1"], "1 (°C)": [4], "%": [5],
+            "u64": pl.Series([2**63], dtype=pl.UInt64), "fits": pl.Series([2**63 - 1], dtype=pl.UInt64),
         }
     )  # fmt: skip
     file = stream(tmp_path / "a.parquet", frame)
@@ -85,9 +86,21 @@ def test_every_other_column_is_a_field(tmp_path: Path) -> None:
         ("yes", FieldType.BOOLEAN),
         ("text", FieldType.TEXT),
         ("day", FieldType.INTEGER),
+        ("odd_name", FieldType.INTEGER),
+        ("_1_C", FieldType.INTEGER),
+        ("fits", FieldType.INTEGER),
     ]
-    assert file.table.unusable == ("odd name", "list", "fjord_x", "SMALL")
-    assert rows(file) == [(SEVEN_US, 1, 0.5, True, "a", SEVEN_US - 7 * 3_600_000_000)]
+    assert file.table.unusable == {
+        "odd name": "' ' is no letter",
+        "list": "it holds lists",
+        "fjord_x": "names that begin with fjord_ are Fjord's own",
+        "SMALL": "its name differs from small only in case",
+        "bytes": "it holds binary",
+        "%": "'%' is no letter",
+        "u64": "it has integers of more than 64 bits, which --type u64=REAL reads",
+    }
+    assert file.table.renamed == {"_1_C": "1 (°C)"}
+    assert rows(file) == [(SEVEN_US, 1, 0.5, True, "a", SEVEN_US - 7 * 3_600_000_000, 3, 4, 2**63 - 1)]
 
 
 def test_numbers_are_read_as_texts_on_request(tmp_path: Path) -> None:
@@ -184,7 +197,7 @@ def test_types_of_csv_columns_follow_from_their_values(tmp_path: Path) -> None:
         "whole": FieldType.INTEGER, "real": FieldType.REAL, "yes": FieldType.BOOLEAN, "text": FieldType.TEXT,
         "day": FieldType.INTEGER,
     }  # fmt: skip
-    assert file.table.unusable == ("huge",)
+    assert file.table.unusable == {"huge": "it has integers of more than 64 bits, which --type huge=REAL reads"}
     assert [row[1] for row in rows(file)] == [1, 2, None]
     assert [row[5] for row in rows(file)] == [SEVEN_US - 25_200_000_000, None, SEVEN_US + 61_200_000_000]
 
@@ -234,8 +247,27 @@ def test_a_text_may_be_long(tmp_path: Path) -> None:
 
 
 def test_names_are_on_one_line(tmp_path: Path) -> None:
-    table = stream(tmp_path / "a.csv", 'time,"a\nb",x\n1,1,1\n').table
-    assert table.without == r"FjordSQL cannot read a\nb, because of its name or type"
+    table = stream(tmp_path / "a.csv", 'time,"fjord_\nb",x\n1,1,1\n').table
+    assert table.without == r"FjordSQL cannot read fjord_\nb (names that begin with fjord_ are Fjord's own)"
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.jsonl", "a.parquet"])
+def test_columns_are_named_in_the_file_or_in_fjordsql(tmp_path: Path, name: str) -> None:
+    if name == "a.parquet":
+        pl.DataFrame({"Date Time": [1], "Room Temp.": [20], "größe (m)": [1.5]}).write_parquet(tmp_path / name)
+    else:
+        texts = {
+            "a.csv": "Date Time,Room Temp.,größe (m)\n1,20,1.5\n",
+            "a.jsonl": '{"Date Time": 1, "Room Temp.": 20, "größe (m)": 1.5}\n',
+        }
+        (tmp_path / name).write_text(texts[name], encoding="utf-8")
+    for time_column in ("Date Time", "date_time"):
+        for column in ("Room Temp.", "room_temp", "ROOM_TEMP"):
+            table = open_table(tmp_path / name, types={column: FieldType.TEXT}, instants=time_column)
+            assert {each.name: each.type for each in table.columns if each.name != "Date_Time"} == {
+                "Room_Temp": FieldType.TEXT, "größe_m": FieldType.REAL,
+            }  # fmt: skip
+            assert rows(StreamFile(table, time_column)) == [(1, "20", 1.5)]
 
 
 def test_blank_lines_are_no_rows(tmp_path: Path) -> None:

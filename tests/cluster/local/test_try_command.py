@@ -152,7 +152,7 @@ def test_odd_files_are_warned_of(tmp_path: Path) -> None:
     assert [line.startswith("warning: ") for line in warned] == [True] * 3
     for text in (
         "SINCE changes nothing here",
-        "FjordSQL cannot read x y, because of its name or type",
+        "'x y' is x_y in FjordSQL",
         "is not in the order of its stamps",
     ):
         assert sum(text in line for line in warned) == 1
@@ -244,15 +244,41 @@ def test_a_column_without_values_is_named_where_its_type_matters(tmp_path: Path,
 
 def test_columns_that_cannot_be_read_are_named_where_a_query_names_them(tmp_path: Path) -> None:
     path = tmp_path / "day.csv"
-    path.write_text(f"time,x y,z\n1,1,{2**64}\n")
+    path.write_text(f"time,%,z\n1,1,{2**64}\n")
     none_left = run("SELECT z FROM s", "--on", str(path))
     assert none_left.exit_code == 1
-    assert "no column beside 'time' that FjordSQL can read: FjordSQL cannot read x y, z, because of" in none_left.stderr
-    path.write_text(f"time,a,x y,z\n1,1,1,{2**64}\n")
+    reasons = "FjordSQL cannot read % ('%' is no letter), z (it has integers of more than 64 bits, which --type z=REAL"
+    assert f"no column beside 'time' that FjordSQL can read: {reasons} reads)" in none_left.stderr
+    path.write_text(f"time,a,%,z\n1,1,1,{2**64}\n")
     missing = run("SELECT z FROM s", "--on", str(path))
     assert missing.exit_code == 1
-    hint = f"hint:  s ({path}) has a (FjordSQL cannot read x y, z, because of their names or types)"
-    assert missing.stderr.splitlines()[-1] == hint
+    assert missing.stderr.splitlines()[-1] == f"hint:  s ({path}) has a ({reasons} reads))"
+    assert run("SELECT z FROM s", "--on", str(path), "--type", "z=REAL").exit_code == 0
+
+
+def test_columns_have_names_that_fjordsql_can_write(tmp_path: Path) -> None:
+    path = tmp_path / "day.csv"
+    path.write_text("time,Room Temp,v\n2012-03-01,20,1\n")
+    found = run("SELECT room_temp FROM s WHERE v = 1", "--on", str(path), "--format", "csv")
+    assert (found.stdout.splitlines()[1].split(",")[2], found.stderr) == ("20", "")
+    assert (
+        f"warning: {path}: column 'Room Temp' is Room_Temp in FjordSQL"
+        in run("SELECT v FROM s", "--on", str(path)).stderr
+    )
+    for sql in ('SELECT "Room Temp" FROM s', "SELECT room temp FROM s", "SELECT temp FROM s"):
+        refused = run(sql, "--on", str(path))
+        assert refused.exit_code == 1
+        assert "Room_Temp" in refused.stderr, sql
+
+
+def test_unsigned_integers_that_are_too_large_are_left_out(tmp_path: Path) -> None:
+    path = tmp_path / "day.parquet"
+    stamps = pl.Series([datetime(2012, 3, 1)])  # noqa: DTZ001 - it is UTC
+    pl.DataFrame({"time": stamps, "v": [1], "u": pl.Series([2**63 + 5], dtype=pl.UInt64)}).write_parquet(path)
+    found = run("SELECT v FROM s", "--on", str(path))
+    assert found.exit_code == 0
+    assert "u (it has integers of more than 64 bits, which --type u=REAL reads)" in found.stderr
+    assert "9.22" in run("SELECT u FROM s", "--on", str(path), "--type", "u=REAL").stdout
 
 
 def test_stamps_that_are_no_microseconds_are_a_warning(tmp_path: Path) -> None:
