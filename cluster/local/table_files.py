@@ -12,17 +12,21 @@ import polars as pl
 from cluster.language.columns import Column, Schema
 from cluster.local.column_names import column_key, fault_of_column, renamed
 from cluster.local.column_values import read_as_a_whole, read_column, type_of, without_values
-from cluster.local.csv_files import USUAL_STYLE, CsvStyle, numbered_records, scan_csv
+from cluster.local.csv_files import USUAL_STYLE, CsvStyle, numbered_records, scan_csv, style_of
 from cluster.local.errors import SHOWN_ROWS, TableFileError, explained
 from cluster.local.file_instants import written_instants
 from cluster.local.json_line_files import numbered_objects, scan_json_lines
+from cluster.local.opened_files import GZIP, open_bytes
 from protocols.text.plain_text import printable
 from protocols.wire.names import folded, normal
 from protocols.wire.streams import FieldType
 
-SUFFIXES = {".csv": "CSV", ".parquet": "Parquet", ".jsonl": "JSON lines", ".ndjson": "JSON lines"}
-COMPRESSED = (".gz", ".zst", ".bz2", ".xz", ".zip")
-_MAGIC = (b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"BZh", b"\xfd7zXZ", b"PK\x03\x04")
+SUFFIXES = {
+    ".csv": "CSV", ".tsv": "CSV", ".txt": "CSV", ".parquet": "Parquet", ".jsonl": "JSON lines",
+    ".ndjson": "JSON lines", ".json": "JSON lines",
+}  # fmt: skip
+COMPRESSED = (".zst", ".bz2", ".xz", ".zip")
+_MAGIC = (b"\x28\xb5\x2f\xfd", b"BZh", b"\xfd7zXZ", b"PK\x03\x04")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -66,6 +70,13 @@ class TableFile:
     style: CsvStyle = USUAL_STYLE
     given: Mapping[str, FieldType] = field(default_factory=dict)
     renamed: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def note(self) -> str | None:
+        """How the file is read, if its name does not say so; else None."""
+        if ".txt" not in self.path.suffixes[-2:]:
+            return None
+        return f"{self.name} is read as CSV, values separated by {self.style.separators}"
 
     @property
     def name(self) -> str:
@@ -146,7 +157,7 @@ def open_table(
     Parameters
     ----------
     path
-        A name that ends with .csv, .parquet, .jsonl or .ndjson.
+        A name that ends with one of :data:`SUFFIXES`, and perhaps .gz.
     types
         By name of a column, without regard to case: the type that its values are read as.
     instants
@@ -161,6 +172,7 @@ def open_table(
     stamps = column_key(instants) if instants else None
     with explained(str(path)):
         kind = _kind(path)
+        style = style_of(path, style) if kind == "CSV" else style
         rows = _scanned(path, kind, given, stamps, style)
         others = renamed(rows.collect_schema().names())
         rows = rows.rename(others)
@@ -221,14 +233,17 @@ def _kind(path: Path) -> str:
         raise TableFileError(f"{path} is not a file", hint="files are read more than once: write it to a file first")
     if path.suffix.lower() in COMPRESSED:
         raise TableFileError(f"{path} is compressed", hint=f"decompress it first; {hint}")
-    kind = SUFFIXES.get(path.suffix.lower())
+    plain = path.with_suffix("") if path.suffix.lower() == ".gz" else path
+    kind = SUFFIXES.get(plain.suffix.lower())
     if kind is None:
         raise TableFileError(f"{path} is not a file that can be read as a table", hint=hint)
-    with path.open("rb") as file:
+    with path.open("rb") as raw:
+        is_gzip = raw.read(len(GZIP)) == GZIP
+    with open_bytes(path) as file:
         begins = file.read(max(map(len, _MAGIC)))
     if not begins:
         raise TableFileError(f"{path} is empty")
-    if begins.startswith(_MAGIC):
+    if begins.startswith(_MAGIC) or (is_gzip and kind == "Parquet"):
         raise TableFileError(f"{path} is compressed", hint="decompress it first")
     return kind
 

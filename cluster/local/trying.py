@@ -199,3 +199,5 @@ def _warnings(node: Node, given: Sequence[TableFile], read: Collection[TableFile
             yield f"the query reads nothing of {table.name}"
         elif table.unusable:
             yield f"{table.name}: {table.without}"
+        if table in read and table.note is not None:
+            yield table.note

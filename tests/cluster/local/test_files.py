@@ -5,6 +5,8 @@ from __future__ import annotations
 import gzip
 import os
 import re
+import shutil
+import subprocess
 from datetime import UTC, date, datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
@@ -318,7 +320,8 @@ def test_rows_of_parquet_are_counted(tmp_path: Path) -> None:
         ("a.jsonl", '{"time": 1}\n{\n', None, "line 2 of .* is not a JSON object"),
         ("a.jsonl", "[1]\n", None, "line 1 of .* is not a JSON object"),
         ("a.parquet", "no such thing", None, "cannot be read"),
-        ("a.txt", "time,x\n1,1\n", None, "is not a file that can be read as a table"),
+        ("a.xlsx", "time,x\n1,1\n", None, "is not a file that can be read as a table"),
+        ("a.gz", "time,x\n1,1\n", None, "is not a file that can be read as a table"),
     ],
 )
 def test_a_file_that_is_no_stream_is_refused(
@@ -335,15 +338,73 @@ def test_a_file_that_is_no_stream_is_refused(
         ("a.csv", b'time,x\n1,"a"\n2,\xff\n', "line 3 of .* is not UTF-8"),
         ("a.csv", "time,x\n1,a\n".encode("utf-16"), "line 1 of .* is not UTF-8"),
         ("a.jsonl", b'{"time":1,"x":"a"}\n{"time":1,"x":"\xff"}\n', "line 2 of .* is not UTF-8"),
-        ("a.csv", gzip.compress(b"time,x\n1,2\n", mtime=0), "is compressed"),
-        ("a.jsonl", gzip.compress(b'{"time":1}\n', mtime=0), "is compressed"),
-        ("a.csv.gz", gzip.compress(b"time,x\n1,2\n", mtime=0), "is compressed"),
+        ("a.csv.gz", gzip.compress(b"time,x\n1,a\n2,\xff\n", mtime=0), "line 3 of .* is not UTF-8"),
+        ("a.csv.gz", gzip.compress(b"time,x\n1,2\n", mtime=0)[:-9], "cannot be read"),
+        ("a.jsonl.gz", b"\x1f\x8bno gzip at all", "cannot be read"),
+        ("a.csv.gz", gzip.compress(b"", mtime=0), "is empty"),
+        ("a.parquet", gzip.compress(b"PAR1", mtime=0), "is compressed"),
+        ("a.csv", b"BZh91AY", "is compressed"),
+        ("a.csv.zst", b"\x28\xb5\x2f\xfd", "is compressed"),
     ],
 )
 def test_a_file_that_is_no_text_is_refused(tmp_path: Path, name: str, content: bytes, message: str) -> None:
     (tmp_path / name).write_bytes(content)
     with pytest.raises(TableFileError, match=message):
         open_table(tmp_path / name)
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("a.tsv", "time\tx\n1\t5\n2\t6\n"),
+        ("a.csv", "sep=;\ntime;x\n1;5\n2;6\n"),
+        ("a.csv", '\ufeff"sep=;"\r\ntime;x\r\n1;5\r\n2;"6"\r\n'),
+        ("a.csv", "# station 5\n#\n# of 2012, in Bonn, by hand\ntime,x\n1,5\n2,6\n"),
+        ("a.csv", "#time,x\n1,5\n2,6\n"),
+        ("a.csv", '# "no quote\ntime,x\n1,"5"\n2,6\n'),
+        ("a.txt", "time,x\n1,5\n2,6\n"),
+        ("a.json", '{"time":1,"x":5}\n{"time":2,"x":6}\n'),
+    ],
+)
+@pytest.mark.parametrize("compressed", [False, True])
+def test_files_are_read_as_other_programs_write_them(tmp_path: Path, name: str, text: str, compressed: bool) -> None:
+    path = tmp_path / (f"{name}.gz" if compressed else name)
+    path.write_bytes(gzip.compress(text.encode(), mtime=0) if compressed else text.encode())
+    assert rows(StreamFile(open_table(path, instants="time"))) == [(1, 5), (2, 6)]
+    wrong = text.replace("6", "x")
+    path.write_bytes(gzip.compress(wrong.encode(), mtime=0) if compressed else wrong.encode())
+    if "json" not in name:
+        line = wrong.count("\n")
+        with pytest.raises(TableFileError, match=rf"values that are not REAL: line {line} \('x'\)"):
+            open_table(path, types={"x": FieldType.REAL}, instants="time")
+        path.write_text(text.replace('"6"', "6").replace("6", "6,6;6\t6"))
+        with pytest.raises(TableFileError, match=rf"line {line} of .* has [234] values"):
+            open_table(path)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "hint"),
+    [
+        ("a.csv", "time,x\n1,ä\n".encode("cp1252"), "iconv -f WINDOWS-1252 -t UTF-8 {path} > {folder}/a.utf8.csv"),
+        ("a.csv", "time,x\n1,ä\n".encode("utf-16"), "iconv -f UTF-16 -t UTF-8 {path} > {folder}/a.utf8.csv"),
+        ("a.csv", "time,x\n1,\u20ac\n".encode("utf-16-be"), "iconv -f UTF-16BE -t UTF-8 {path} > {folder}/a.utf8.csv"),
+        ("a.csv.gz", gzip.compress("time,x\n1,ä\n".encode("cp1252")),
+         "gunzip -c {path} | iconv -f WINDOWS-1252 -t UTF-8 > {folder}/a.utf8.csv"),
+        ("a.json", b'[{"time": 1, "x": 5},\n{"time": 2, "x": 6}]\n', "jq -c '.[]' {path} > {folder}/a.jsonl"),
+        ("a.jsonl", b'{\n  "time": 1,\n  "x": 5\n}\n', "jq -c '.' {path} > {folder}/a.lines.jsonl"),
+    ],
+)  # fmt: skip
+def test_a_hint_converts_what_cannot_be_read(tmp_path: Path, name: str, content: bytes, hint: str) -> None:
+    path = tmp_path / name
+    path.write_bytes(content)
+    with pytest.raises(TableFileError) as caught:
+        open_table(path)
+    command = hint.format(path=path, folder=tmp_path)
+    assert str(caught.value.hint).endswith(f": {command}")
+    if command.startswith("jq") and shutil.which("jq") is None:
+        return
+    subprocess.run(command, shell=True, check=True)
+    open_table(Path(command.rpartition("> ")[2]))
 
 
 def test_what_cannot_be_read_twice_is_refused_at_once(tmp_path: Path) -> None:

@@ -143,6 +143,13 @@ def test_a_suffix_of_no_format_is_refused(day: Path, tmp_path: Path, name: str) 
     assert (tmp_path / name).read_text().startswith("start,end,")
 
 
+def test_a_file_of_text_is_read_as_csv_with_a_note(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("time;x\n2012-03-01;1\n")
+    found = run("SELECT x FROM s", "--on", str(tmp_path / "a.txt"), "--separator", ";")
+    assert found.exit_code == 0
+    assert found.stderr == f"warning: {tmp_path / 'a.txt'} is read as CSV, values separated by semicolons\n"
+
+
 def test_odd_files_are_warned_of(tmp_path: Path) -> None:
     path = tmp_path / "day.csv"
     path.write_text("at,x y,z\n2012-03-02,1,1\n2012-03-01,2,2\n")
