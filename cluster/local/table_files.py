@@ -73,7 +73,7 @@ class TableFile:
 
     @property
     def note(self) -> str | None:
-        """How the file is read, if its name does not say so; else None."""
+        """How the file is read, if its name does not tell; else None."""
         if ".txt" not in self.path.suffixes[-2:]:
             return None
         return f"{self.name} is read as CSV, values separated by {self.style.separators}"

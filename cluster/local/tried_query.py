@@ -17,6 +17,8 @@ from cluster.local.stream_files import StreamFile
 from cluster.local.table_files import TableFile
 from cluster.local.text_cells import why_text
 from protocols.text.plain_text import printable
+from protocols.wire.names import folded
+from protocols.wire.streams import FieldType
 
 ELSEWHERE = {
     "EVENTS": "events are detected by motes and proxies, in samples that come much faster than a file keeps them",
@@ -133,7 +135,7 @@ def _with_columns(
     held = {column.name.casefold() for file in known.values() for column in file.columns}
     if missing and (missing["name"] or "").casefold() not in held:
         # A hint that lists columns would repeat them.
-        hints = [each for each in hints if each.startswith("did you mean")]
+        hints = [each for each in hints if not each.startswith("columns are")]
         hints.append("; ".join(f"{name} ({file.name}) has {_held(file)}" for name, file in known.items()))
     named = _NO_ITEM.match(error.reason)
     if named:
@@ -142,6 +144,8 @@ def _with_columns(
     if causes := [*_why_texts(error, known)]:
         hints = [*causes, *(f"or {each}" for each in hints if not each.startswith("convert it: CAST"))]
         hints = ["; ".join(hints)]
+    elif numbered := [*_numbers_beside_texts(error, known)]:
+        hints = [f"--text {name} reads it as TEXT in every file" for name in numbered]
     for file in known.values():
         for new, name in _tables(file)[0].renamed.items():
             if name.casefold() in error.text.casefold():
@@ -163,6 +167,17 @@ def _why_texts(error: FjordSqlError, known: Mapping[str, StreamFiles | TableFile
     words = dict.fromkeys(re.findall(r"\w+", error.offending))
     for table in (each for file in known.values() for each in _tables(file)):
         yield from (cause for word in words if (cause := why_text(table, word)))
+
+
+def _numbers_beside_texts(error: FjordSqlError, known: Mapping[str, StreamFiles | TableFile]) -> Iterator[str]:
+    """Yield the columns of numbers that an offending part compares with columns of texts."""
+    if not error.reason.startswith("cannot compare") or not _NO_NUMBER.search(error.reason):
+        return
+    words = {folded(word) for word in re.findall(r"\w+", error.offending)}
+    named = [each for file in known.values() for each in file.columns if folded(each.name) in words]
+    if any(each.type is FieldType.TEXT for each in named):
+        numbers = (each.name for each in named if each.type in (FieldType.INTEGER, FieldType.REAL))
+        yield from dict.fromkeys(numbers)
 
 
 def _held(file: StreamFiles | TableFile) -> str:

@@ -19,6 +19,7 @@ from cluster.language.catalog import StaticRelation
 from cluster.language.columns import Schema
 from cluster.language.walks import nodes_of
 from cluster.language.window_bounds import grid_of_answers
+from cluster.local.cut_by_time import warnings_of_time
 from cluster.local.engine import Arrival, LocalEngine
 from cluster.local.equal_stamps import warnings_of_lone_stamps, without_idle_warnings
 from cluster.local.memory_tables import MemoryTables, RelationRows
@@ -113,6 +114,7 @@ class Trial:
                 self.warnings.append(f"{found}, in memory as a whole")
         self.warnings = without_idle_warnings(self.warnings, query.node, self._files)
         self.warnings += warnings_of_lone_stamps(query.node, self._files)
+        self.warnings += warnings_of_time(query.node, self._files)
 
     def answers(
         self, *, batch_rows: int = BATCH_ROWS, progress: Callable[[int], None] = lambda _: None

@@ -150,6 +150,53 @@ def test_a_file_of_text_is_read_as_csv_with_a_note(tmp_path: Path) -> None:
     assert found.stderr == f"warning: {tmp_path / 'a.txt'} is read as CSV, values separated by semicolons\n"
 
 
+@pytest.mark.parametrize(
+    ("sql", "hint"),
+    [
+        ('SELECT v FROM s WHERE sensor = "kitchen"', "a text goes into single quotes: 'kitchen'"),
+        ("SELECT SUM(door) AS n FROM s WINDOW(RANGE 1 HOUR)", "COUNT(*) FILTER (WHERE x) counts where it is true"),
+        ("SELECT v FROM s WHERE STAMP() > '2024-03-31 02:30'", "a timestamp is written TIMESTAMP '2024-03-31 02:30'"),
+        ("SELECT s.v FROM s, r WHERE s.v = r.v", "--text v reads it as TEXT in every file"),
+        ("SELECT s.v FROM s JOIN r ON r.id = s.sensor", "--text id reads it as TEXT in every file"),
+    ],
+)
+def test_a_hint_is_about_what_was_probably_meant(tmp_path: Path, sql: str, hint: str) -> None:
+    (tmp_path / "s.csv").write_text("time,sensor,v,door\n2024-03-01,a,1,true\n")
+    (tmp_path / "r.csv").write_text("v,id\nx,1\n")
+    result = run(sql, "--on", f"s={tmp_path / 's.csv'}", "--relation", f"r={tmp_path / 'r.csv'}")
+    assert result.exit_code == 1
+    assert hint in result.stderr.splitlines()[-1]
+
+
+def test_a_period_off_the_stamps_is_a_warning(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("time,v\n2024-03-01T00:00:03,1\n2024-03-01T00:01:03,2\n")
+    query = ("SELECT v FROM s SAMPLE EVERY 1 MINUTE", "--on", str(path))
+    result = run(*query)
+    assert (result.exit_code, result.stdout) == (0, "no rows\n")
+    assert "SAMPLE EVERY 1 MINUTE takes the tuples stamped at whole multiples of it, and" in result.stderr
+    assert "has none: its first is stamped 2024-03-01T00:00:03.000000Z" in result.stderr
+    path.write_text("time,v\n2024-03-01T00:00:03,1\n2024-03-01T00:01:00,2\n")
+    assert run(*query).stderr == ""
+
+
+def test_sessions_that_the_default_cuts_are_a_warning(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+
+    def session(last_hour: int, more: str = "") -> str:
+        hours = (f"2024-03-0{1 + hour // 24}T{hour % 24:02}:00,a\n" for hour in range(last_hour + 1))
+        path.write_text("time,sensor\n" + "".join(hours) + more)
+        sql = "SELECT sensor, COUNT(*) AS n FROM s WINDOW(SESSION GAP 1 HOUR{} PARTITION BY sensor) GROUP BY sensor"
+        found = run(sql.format(""), "--on", str(path))
+        assert found.exit_code == 0, found.stderr
+        assert run(sql.format(" MAX 7 DAYS"), "--on", str(path)).stderr == ""
+        return str(found.stderr)
+
+    assert "sessions of s are cut after 1 DAY, although tuples go on: SESSION GAP ... MAX 7 DAYS" in session(24)
+    assert session(23) == ""
+    assert session(23, "2024-03-02T00:00,b\n2024-03-03T00:00,a\n") == "", "of another sensor, and a session later"
+
+
 def test_odd_files_are_warned_of(tmp_path: Path) -> None:
     path = tmp_path / "day.csv"
     path.write_text("at,x y,z\n2012-03-02,1,1\n2012-03-01,2,2\n")
