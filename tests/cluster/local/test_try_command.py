@@ -197,6 +197,11 @@ def test_sessions_that_the_default_cuts_are_a_warning(tmp_path: Path) -> None:
     assert session(23, "2024-03-02T00:00,b\n2024-03-03T00:00,a\n") == "", "of another sensor, and a session later"
 
 
+def test_the_help_of_explain_names_what_it_needs() -> None:
+    shown = " ".join(CliRunner().invoke(app, ["query", "explain", "--help"], env={"COLUMNS": "200"}).stdout.split())
+    assert "It needs a running cluster" in shown
+
+
 def test_odd_files_are_warned_of(tmp_path: Path) -> None:
     path = tmp_path / "day.csv"
     path.write_text("at,x y,z\n2012-03-02,1,1\n2012-03-01,2,2\n")
