@@ -195,6 +195,8 @@ def test_sessions_that_the_default_cuts_are_a_warning(tmp_path: Path) -> None:
     assert "sessions of s are cut after 1 DAY, although tuples go on: SESSION GAP ... MAX 7 DAYS" in session(24)
     assert session(23) == ""
     assert session(23, "2024-03-02T00:00,b\n2024-03-03T00:00,a\n") == "", "of another sensor, and a session later"
+    others = "".join(f"2024-03-01T{hour:02}:00,b\n" for hour in range(1, 24))
+    assert session(0, f"{others}2024-03-02T00:00,a\n") == "", "the tuples between are of another sensor"
 
 
 def test_the_help_of_explain_names_what_it_needs() -> None:
