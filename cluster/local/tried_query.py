@@ -208,7 +208,8 @@ def _renamed(
     """Yield notes of columns that have other names in files, unless a query knows them."""
     for file in (*streams.values(), *relations.values()):
         table = _tables(file)[0]
-        unknown = {new: name for new, name in table.renamed.items() if new.casefold() not in words}
+        fields = {each.name for each in file.columns}
+        unknown = {new: name for new, name in table.renamed.items() if new in fields and new.casefold() not in words}
         if unknown:
             names = ", ".join(f"'{printable(name, lines=False)}' is {new}" for new, name in unknown.items())
             yield f"{table.name}: column {names} in FjordSQL"

@@ -22,6 +22,10 @@ from tests.cluster.local.test_try_command import run
         (["2", '"1,5"'], CsvStyle(), "line 3 ('1,5')| CAST(REPLACE(v, ',', '.') AS REAL)"),
         (["1", "NA", "-", "NA"], CsvStyle(), "line 3 ('NA'), 4 ('-'), 5 ('NA')| --null NA --null - says"),
         (["1", "not there"], CsvStyle(), "line 3 ('not there')| --null 'not there' says that this"),
+        (["1,500"], CsvStyle(";"),
+         "line 2 ('1,500')| --decimal , reads numbers with a comma before their decimals, and CAST(REPLACE("),
+        (["1,5", "2,5"], CsvStyle(";"), "line 2 ('1,5'), 3 ('2,5')| --decimal , reads"),
+        (["1,500", "2,500.5"], CsvStyle(";"), "line 2 ('1,500'), 3 ('2,500.5')| CAST(REPLACE(v, ',', '') AS REAL)"),
         (["1", "x7"], CsvStyle(), "line 3 ('x7')|"),
     ],
 )  # fmt: skip

@@ -317,6 +317,13 @@ def test_columns_that_cannot_be_read_are_named_where_a_query_names_them(tmp_path
     assert run("SELECT z FROM s", "--on", str(path), "--type", "z=REAL").exit_code == 0
 
 
+def test_no_note_is_about_the_column_of_instants(tmp_path: Path) -> None:
+    path = tmp_path / "day.csv"
+    path.write_text("Date Time,v\n2012-03-01,1\n")
+    found = run("SELECT v FROM s", "--on", str(path), "--time-column", "Date Time")
+    assert (found.exit_code, found.stderr) == (0, "")
+
+
 def test_columns_have_names_that_fjordsql_can_write(tmp_path: Path) -> None:
     path = tmp_path / "day.csv"
     path.write_text("time,Room Temp,v\n2012-03-01,20,1\n")
