@@ -103,6 +103,7 @@ format: $(INSTALLED) ## Format, and repair what ruff can repair
 bench: $(INSTALLED) ## Measure: latency, operators against Polars, motes, proxy, drivers, publisher, energy, folding, one query, relations, durability, endurance, knee
 	@$(BIN)/python benchmarks/latency.py --quick
 	@$(BIN)/python benchmarks/start.py --quick
+	@$(BIN)/python benchmarks/recovery.py --quick
 	@$(BIN)/python benchmarks/operators.py --quick
 	@$(BIN)/python benchmarks/patterns.py --quick
 	@$(BIN)/python benchmarks/topk.py --quick

@@ -17,7 +17,7 @@ from protocols.command_line.options import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from firmware_sim.fleet import Fleet
     from firmware_sim.run_options import RunOptions
@@ -31,12 +31,17 @@ MOST_MOTES = 100_000
 LONGEST_LIFETIME_US = 36_500 * 86_400_000_000
 LONGEST_PERIOD_US = 366 * 86_400_000_000
 """As in :mod:`protocols.wire.frames`, which costs imports."""
+USUAL_VEHICLES, USUAL_KEPT, USUAL_CHANGED, USUAL_LISTEN_US = 5.0, 1.0, 0.1, 50_000
+"""What `fjord motes power` takes unless it is given."""
 USUAL_PERIOD = "usual"
 
 
 @app.callback()
 def motes() -> None:
-    """Simulated motes: `run` them live, or ask what programs cost (`power`) and how long motes last (`lifetime`)."""
+    """Simulated motes: `run` them live, or ask what programs cost (`power`) and how long motes last (`lifetime`).
+
+    `profiles` lists the devices and batteries that these know.
+    """
 
 
 class RunCommand(UsualValueCommand):
@@ -75,7 +80,7 @@ def run(
             least_us=1_000,
         ),
     ] = None,
-    seed: Annotated[int, typer.Option(help="Seed of all random values.")] = 1,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of all random values.")] = 1,
     trace: Annotated[
         Path | None, typer.Option(help="Replay this CSV or Parquet file instead of generating traffic.")
     ] = None,
@@ -222,29 +227,65 @@ def power(
         str | None, typer.Option(help="A name, or ideal:MAH; the preset's usual one unless given.")
     ] = None,
     temperature: Annotated[float, typer.Option(min=-60, max=85, help="Of the battery, in degrees Celsius.")] = 20.0,
-    vehicles: Annotated[float, typer.Option(min=0, help="Vehicles a second that pass.")] = 5.0,
-    kept: Annotated[float, typer.Option(min=0, max=1, help="Share of samples in the program's bands.")] = 1.0,
-    changed: Annotated[float, typer.Option(min=0, max=1, help="Share of samples outside their dead band.")] = 0.1,
+    vehicles: Annotated[
+        float | None, typer.Option(min=0, help="Vehicles a second that pass.", show_default=str(USUAL_VEHICLES))
+    ] = None,
+    kept: Annotated[
+        float | None,
+        typer.Option(min=0, max=1, help="Share of samples in the program's bands.", show_default=str(USUAL_KEPT)),
+    ] = None,
+    changed: Annotated[
+        float | None,
+        typer.Option(min=0, max=1, help="Share of samples outside their dead band.", show_default=str(USUAL_CHANGED)),
+    ] = None,
     loss: Annotated[float, typer.Option(min=0, max=0.99, help="Share of transmissions that fail.")] = 0.0,
     listen_every: Annotated[
         int | None,
-        duration_option("--listen-every", help="raw, events, count: listen this often.", shown_default="never"),
+        duration_option(
+            "--listen-every", help="raw, events, count: listen this often.", shown_default="never", least_us=1
+        ),
     ] = None,
     listen_for: Annotated[
-        int, duration_option("--listen-for", help="raw, events, count: listen this long.", shown_default="50ms")
-    ] = 50_000,
+        int | None,
+        duration_option("--listen-for", help="raw, events, count: listen this long.", shown_default="50ms", least_us=1),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     plot: Annotated[Path | None, typer.Option(dir_okay=False, help="Plot power against rate into this file.")] = None,
 ) -> None:
     """Show the draw of a sampling program on a device, component by component, and how long the battery lasts."""
-    from firmware_sim.power.power_report import PowerQuestion, answer
+    from firmware_sim.power.power_report import PowerQuestion, answer, reasons_without_effect
     from firmware_sim.printing import print_power
     from protocols.power.estimate import Workload
+    from protocols.power.profiles import doubts_about
     from protocols.wire.programs import ListenSchedule
 
-    listen = None if listen_every is None else ListenSchedule(listen_every, listen_for)
-    workload = Workload(vehicles_per_second=vehicles, kept_share=kept, changed_share=changed, loss=loss)
+    if plot is not None:
+        from firmware_sim.power.plots import check_plot_file
+
+        check_plot_file(plot)
+    listen_for_us = USUAL_LISTEN_US if listen_for is None else listen_for
+    listen = None if listen_every is None else ListenSchedule(listen_every, listen_for_us)
+    workload = Workload(
+        vehicles_per_second=USUAL_VEHICLES if vehicles is None else vehicles,
+        kept_share=USUAL_KEPT if kept is None else kept,
+        changed_share=USUAL_CHANGED if changed is None else changed,
+        loss=loss,
+    )
     report = answer(PowerQuestion(preset, program, rate, battery, temperature, workload, listen))
+    given = {
+        "--vehicles": vehicles,
+        "--kept": kept,
+        "--changed": changed,
+        "--listen-every": listen_every,
+        "--listen-for": listen_for,
+    }
+    without_effect = reasons_without_effect(report, listens=listen_every is not None, plotted=plot is not None)
+    _warn(
+        f"{each} has no effect{without_effect[each]}"
+        for each in given
+        if given[each] is not None and each in without_effect
+    )
+    _warn(doubts_about(report.profile))
     if plot is not None:
         from firmware_sim.power.plots import plot_power
 
@@ -253,12 +294,26 @@ def power(
 
 
 @app.command()
+def profiles(
+    name: Annotated[str | None, typer.Argument(help="A preset: print its file, a start for your own.")] = None,
+) -> None:
+    """List the device profiles and batteries that come with Fjord, or print a profile as TOML."""
+    from firmware_sim.printing import print_known
+    from protocols.power.profiles import preset_text
+
+    if name is None:
+        print_known()
+    else:
+        typer.echo(preset_text(name), nl=False)
+
+
+@app.command()
 def lifetime(
     *,
     fleet: Annotated[Path, typer.Option(dir_okay=False, help="The fleet: a TOML file.")],
     queries: Annotated[Path, typer.Option(dir_okay=False, help="Queries, each ended by a semicolon.")],
     days: Annotated[float, typer.Option(min=0.1, max=36_500, help="How many days to simulate.")] = 90.0,
-    seed: Annotated[int, typer.Option(help="Seed of all random values.")] = 1,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of all random values.")] = 1,
     sealed: Annotated[bool, typer.Option("--sealed", help="All motes have keys: price the seals of packets.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     plot: Annotated[Path | None, typer.Option(dir_okay=False, help="Plot the report into this file.")] = None,
@@ -271,10 +326,17 @@ def lifetime(
     from firmware_sim.lifetime.query_file import load_queries
     from firmware_sim.lifetime.report import make_report
     from firmware_sim.printing import print_lifetime
+    from protocols.power.profiles import doubts_about
 
+    if plot is not None:
+        from firmware_sim.power.plots import check_plot_file
+
+        check_plot_file(plot)
     planned = load_fleet(fleet)
     if sealed:
         planned = planned.with_keys()
+    profiles = {mote.profile.name: mote.profile for mote in planned.motes}
+    _warn(doubt for profile in profiles.values() for doubt in doubts_about(profile))
     loaded = load_queries(queries, planned.motes[0].description.stream)
     console = Console(stderr=True)
     with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
@@ -287,6 +349,11 @@ def lifetime(
 
         plot_lifetime(report, plot)
     print_lifetime(report, as_json=as_json)
+
+
+def _warn(warnings: Iterable[str]) -> None:
+    for warning in warnings:
+        typer.echo(f"warning: {warning}", err=True)
 
 
 def _refuse(reason: str, given: Mapping[str, bool]) -> None:

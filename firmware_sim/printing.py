@@ -10,13 +10,19 @@ from rich.console import Console
 from rich.table import Column, Table
 
 from firmware_sim.lifetime.report import LifetimeReport
+from firmware_sim.power.batteries import known_batteries
 from firmware_sim.power.power_report import PowerReport
 from protocols.power.component import named
 from protocols.power.estimate import NEVER_US
+from protocols.power.profiles import find_profile, preset_names
 from protocols.text.durations import format_duration
 from protocols.wire.programs import ListenSchedule
 
 SMALLEST_COST_DAYS = 0.05
+_WHY_LESS = (
+    "a sleeping mote sends packets only to open listen windows; one that sends samples opens them with these, "
+    "or listens less often"
+)
 _NAME_WIDTH = 24
 """Names of queries up to this long are on one line, however narrow the terminal."""
 
@@ -37,12 +43,7 @@ def print_power(report: PowerReport, *, as_json: bool) -> None:
         if draw > total * 1e-6:
             table.add_row(name.replace("_", " "), f"{draw:.4g}", f"{draw / total:.1%}")
     console.print(table)
-    uncertainty = report.profile.uncertainty
-    console.print(
-        f"{report.battery.title} at {report.question.temperature_c:g} degC: {days_text(report.lifetime_days())}, "
-        f"between {days_text(report.lifetime_days(1 + uncertainty))} and "
-        f"{days_text(report.lifetime_days(1 / (1 + uncertainty)))} if the draw is off by {uncertainty:.0%}"
-    )
+    console.print(f"{report.battery.title} at {report.question.temperature_c:g} degC: {_life(report)}")
 
 
 def print_lifetime(report: LifetimeReport, *, as_json: bool) -> None:
@@ -69,12 +70,15 @@ def print_lifetime(report: LifetimeReport, *, as_json: bool) -> None:
         )
     console.print(groups)
     life = float(outcome.expected_days[first])
-    margin = report.uncertainty
-    console.print(
-        f"first to die: {outcome.motes[first].name} after {days_text(life)} "
-        f"({days_text(life / (1 + margin))} to {days_text(life * (1 + margin))} if the draw is off by {margin:.0%})"
-    )
-    console.print(f"because {report.why()}")
+    if math.isinf(life):
+        console.print("no mote dies: each battery gets at least as much as it gives")
+    else:
+        low, high = map(days_text, report.band_days)
+        console.print(
+            f"first to die: {outcome.motes[first].name} after {days_text(life)} "
+            f"({low} to {high} if the draw is off by {report.uncertainty:.0%})"
+        )
+        console.print(f"because {report.why()}")
     longest = max((len(each.name) for each in report.queries), default=0)
     queries = Table(
         Column("query", overflow="fold", min_width=min(_NAME_WIDTH, longest)),
@@ -97,6 +101,36 @@ def print_lifetime(report: LifetimeReport, *, as_json: bool) -> None:
             f"{each.every_sample_mw:.4g}",
         )
     console.print(queries)
+    gaining = [each for each in report.queries if each.days_of_first <= -SMALLEST_COST_DAYS]
+    less = [f"without {each.name} the first mote would live {days_text(-each.days_of_first)} less" for each in gaining]
+    for note in (*report.notes, *(f"{each}, as {_WHY_LESS}" for each in less)):
+        console.print(f"note: {note}", markup=False)
+
+
+def print_known() -> None:
+    """Print the device profiles and batteries that come with Fjord."""
+    console = Console(highlight=False, soft_wrap=True)
+    profiles = Table("preset", "is", "usual battery", box=None)
+    for name in preset_names():
+        profile = find_profile(name)
+        profiles.add_row(name, profile.title, profile.battery)
+    console.print(profiles)
+    batteries = Table("battery", "is", box=None)
+    for name, battery in known_batteries().items():
+        batteries.add_row(name, battery.title)
+    batteries.add_row("ideal:MAH", "so many mAh to the last drop")
+    console.print(batteries)
+
+
+def _life(report: PowerReport) -> str:
+    days, minimum_v = report.lifetime_days(), report.profile.processor.minimum_v
+    if days == 0:
+        stops = f"the {minimum_v:g} V at which {report.profile.name} stops"
+        return f"{days_text(days)}: even full, its voltage is not above {stops}"
+    if math.isinf(days):
+        return f"{days_text(days)}, as it draws nothing"
+    low, high = map(days_text, report.lifetime_band())
+    return f"{days_text(days)}, between {low} and {high} if the draw is off by {report.profile.uncertainty:.0%}"
 
 
 def _listening(schedule: ListenSchedule) -> str:
@@ -123,7 +157,17 @@ def days_text(days: float) -> str:
 
 
 def cost_text(days: float) -> str:
-    """Return the cost of a query in words; "nothing" if others need the same samples anyway."""
+    """Return the cost of a query in words; "nothing" if others need the same samples anyway.
+
+    Examples
+    --------
+    >>> cost_text(59.29), cost_text(0.01), cost_text(-481.2)
+    ('59 days', 'nothing', 'gains 481 days')
+    """
+    if math.isinf(days):
+        return "for ever without it" if days > 0 else "for ever with it"
+    if days <= -SMALLEST_COST_DAYS:
+        return f"gains {days_text(-days)}"
     return days_text(days) if days >= SMALLEST_COST_DAYS else "nothing"
 
 

@@ -120,7 +120,8 @@ def group(
         return expression
 
     rewritten = tuple(with_parts_replaced(expression, replaced) for expression in expressions)
-    if not names and not calls.calls:
+    if not calls.calls and not all(named_sets):
+        # Of no columns, there would be no rows.
         calls.name_of(AggregateCall("count", "count", None, FieldType.INTEGER))
     everywhere = frozenset(names).intersection(*chosen)
     aggregate = bounds.above(grouped_by(node, names, named_sets, calls.calls, masks.named), everywhere)

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
 MOST_ARGUMENTS = 31
 """Arguments of GROUPING, as in PostgreSQL: each is a bit of its result."""
-COUNTED = AggregateCall("count", "count", None, FieldType.INTEGER)
 GROUPING_SHAPE = "GROUPING(a, b) of keys of GROUP BY"
 
 Keys = tuple[str, ...]
@@ -101,13 +100,11 @@ def grouped_by(
     >>> from cluster.language.algebra import Source
     >>> from cluster.language.columns import Column
     >>> source = Source("traffic", (Column("lane", FieldType.INTEGER),))
-    >>> union = grouped_by(source, ("lane",), (("lane",), ()), (COUNTED,), {})
+    >>> counted = AggregateCall("count", "count", None, FieldType.INTEGER)
+    >>> union = grouped_by(source, ("lane",), (("lane",), ()), (counted,), {})
     >>> [output.scalar.sql for output in union.right.outputs]
     ['CAST(NULL AS INTEGER)', '"count"']
     """
-    if not calls and not all(sets):
-        # Of no columns, there would be no rows.
-        calls = (COUNTED,)
     if len(sets) == 1:
         return _aggregate(node, sets[0], calls)
     columns = {column.name: column for column in schema_of(node)}

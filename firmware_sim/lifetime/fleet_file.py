@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 from msgspec import Meta
@@ -14,13 +14,13 @@ from firmware_sim.mote.mote_events import MoteDescription
 from firmware_sim.phenomena.worlds import Phenomenon, make_world
 from firmware_sim.power.batteries import find_battery
 from firmware_sim.power.battery import Battery
+from firmware_sim.power.settings_text import SettingsText
 from firmware_sim.power.surroundings import Climate, Solar
 from protocols.acquisition.observed import Observed
-from protocols.errors import ProgramError, SettingsError
-from protocols.power.constants_file import convert, line_of, read_table
+from protocols.errors import SettingsError
+from protocols.power.constants_file import convert, read_table, refuse_other_kind
 from protocols.power.profile import DeviceProfile
-from protocols.power.profiles import find_profile, with_seals
-from protocols.text.durations import DurationError, parse_duration_us
+from protocols.power.profiles import SEALED_SUFFIX, find_profile, with_seals
 from protocols.text.plain_text import read_text_file
 from protocols.wire.programs import ListenSchedule
 
@@ -51,7 +51,7 @@ class _FleetTable(msgspec.Struct, forbid_unknown_fields=True):
     begins_day: Annotated[float, Meta(ge=0, le=366)] = 0.0
     default_period: str | None = None
     samples_per_packet: Annotated[int, Meta(ge=1, le=1024)] = 1
-    listen: _Listen = msgspec.field(default_factory=_Listen)
+    listen: _Listen | Literal["never"] = msgspec.field(default_factory=_Listen)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -108,22 +108,24 @@ def load_fleet(path: Path) -> FleetPlan:
     SettingsError
         If it cannot be read or understood; names the line and the field.
     """
-    return read_fleet(read_text_file(path, "the fleet"), str(path))
+    return read_fleet(read_text_file(path, "the fleet"), str(path), path.parent)
 
 
-def read_fleet(text: str, origin: str) -> FleetPlan:
-    """Return the fleet that a TOML text describes; raises as :func:`load_fleet`."""
-    table = convert(read_table(text, origin), _FleetTable, text=text, origin=origin)
+def read_fleet(text: str, origin: str, folder: Path = Path()) -> FleetPlan:
+    """Return the fleet that a TOML text describes; raises as :func:`load_fleet`.
 
-    def wrong(path: str, reason: str, hint: str | None = None) -> SettingsError:
-        return SettingsError(f"line {line_of(text, path)} of {origin}, field {path}: {reason}", hint=hint)
-
-    def duration_us(words: str, path: str) -> int:
-        try:
-            return parse_duration_us(words)
-        except DurationError as error:
-            raise wrong(path, error.message, error.hint) from error
-
+    Parameters
+    ----------
+    text, origin
+        The text, and what it is called.
+    folder
+        Where its files of profiles are.
+    """
+    content = read_table(text, origin)
+    refuse_other_kind(content, "a fleet", origin)
+    table = convert(content, _FleetTable, text=text, origin=origin)
+    file = SettingsText(text, origin)
+    wrong = file.wrong
     try:
         world = make_world(table.world, motes=table.motes)
         descriptions = tuple(world.motes)
@@ -132,7 +134,7 @@ def read_fleet(text: str, origin: str) -> FleetPlan:
     found: dict[str, PlacedMote] = {}
     for place, group in enumerate(table.group):
         try:
-            profile = find_profile(group.preset)
+            profile = find_profile(_preset(group.preset, folder))
         except SettingsError as error:
             raise wrong(f"group[{place}].preset", error.message, error.hint) from error
         try:
@@ -155,20 +157,16 @@ def read_fleet(text: str, origin: str) -> FleetPlan:
             f"{len(missing)} of {table.motes} motes of {origin} are in no group: {', '.join(missing[:5])}",
             hint='give a last group motes = ["..."] that takes them',
         )
-    try:
-        listen = ListenSchedule(
-            duration_us(table.listen.every, "listen.every"), duration_us(table.listen.window, "listen.for")
-        )
-    except ProgramError as error:
-        raise wrong("listen", error.message, error.hint) from error
     default_period = table.default_period
     return FleetPlan(
         table.name,
         tuple(found[each.name] for each in descriptions),
         table.begins_day,
-        descriptions[0].default_period_us if default_period is None else duration_us(default_period, "default_period"),
+        descriptions[0].default_period_us
+        if default_period is None
+        else file.duration_us(default_period, "default_period"),
         table.samples_per_packet,
-        listen,
+        file.schedule(table.listen),
         observe(world, over_us=SHORT_US if table.world == "road" else DAY_US),
     )
 
@@ -196,6 +194,12 @@ def observe(world: Phenomenon, *, over_us: int, looks: int = 512) -> Observed:
             if isinstance(one, int | float) and isinstance(other, int | float):
                 observed.see(name, float(other), float(one))
     return observed
+
+
+def _preset(name: str, folder: Path) -> str:
+    """Return the name of a preset, or the path of a profile that is named as seen from the fleet's file."""
+    plain = name.removesuffix(SEALED_SUFFIX)
+    return f"{folder / plain}{name[len(plain) :]}" if plain.endswith(".toml") else name
 
 
 def _examples(descriptions: tuple[MoteDescription, ...]) -> str:

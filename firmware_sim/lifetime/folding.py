@@ -39,13 +39,19 @@ class FleetFolding:
         self._abilities = Abilities() if pushed_down else ONLY_SAMPLES
 
     def merged(self, mote: PlacedMote) -> MergedProgram:
-        """Return the program of a mote, and the reasons for it."""
+        """Return the program of a mote, and the reasons for it.
+
+        As at a proxy, periods are longer than demanded where queries allow it and batteries are to last longer.
+        """
+        processor = mote.profile.processor
         traits = SensorTraits(
             self._fleet.default_period_us,
             mote.description.minimum_period_us,
             mote.profile,
+            mote.battery.usable_joules(processor.supply_v, processor.minimum_v) or None,
             abilities=self._abilities,
-            device=mote.profile.name,
+            # Profiles of one name may differ: a file that began as a copy of a preset.
+            device=f"{mote.profile.name} {hash(mote.profile)}",
         )
         return self._merger.merge(traits, mote.description.properties)
 

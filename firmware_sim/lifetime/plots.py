@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from firmware_sim.lifetime.report import LifetimeReport
-from firmware_sim.power.plots import COLOURS, new_figure
+from firmware_sim.power.plots import COLOURS, new_figure, save_figure
 from protocols.power.component import COMPONENTS
 
 
@@ -34,13 +34,14 @@ def plot_lifetime(report: LifetimeReport, path: Path) -> None:
             components.bar(groups, values, bottom=bottom, color=colour, label=component.value.replace("_", " "))
             bottom += values
     components.set(ylabel="mean draw (mW)", title="what the groups spend it on")
-    components.legend(fontsize="small")
+    if bottom.any():
+        components.legend(fontsize="small")
     names = [query.name for query in report.queries]
     queries.barh(names, [query.days_of_first for query in report.queries], color="#1f78b4")
     queries.set(xlabel="days of the first mote's life", title="what each query costs")
     queries.grid(visible=True, axis="x", alpha=0.3)
     figure.suptitle(report.fleet.name)
-    figure.savefig(path, dpi=120)
+    save_figure(figure, path)
 
 
 def _mean_draw(report: LifetimeReport, group: str) -> np.ndarray:

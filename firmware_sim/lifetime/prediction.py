@@ -14,10 +14,18 @@ from protocols.power.estimate import draw_mw
 _HOURS = np.arange(0.0, YEAR_DAYS * DAY_SECONDS, 3600.0)
 
 
-def predicted_days(mote: VirtualMote) -> float:
-    """Return how long a mote lives, from the daily and yearly means of its surroundings."""
+def predicted_days(mote: VirtualMote, factor: float = 1.0) -> float:
+    """Return how long a mote lives, from the daily and yearly means of its surroundings.
+
+    Parameters
+    ----------
+    mote
+        The mote.
+    factor
+        How many times the estimate its draw is.
+    """
     profile, battery, climate = mote.profile, mote.battery, mote.climate
-    milliwatts = float(draw_mw(profile, mote.program, mote.workload).sum())
+    milliwatts = float(draw_mw(profile, mote.program, mote.workload).sum()) * factor
     if mote.solar is not None:
         milliwatts -= _mean_sun_mw(mote.solar, float("inf") if battery.rechargeable else milliwatts)
     supply_v, minimum_v = profile.processor.supply_v, profile.processor.minimum_v

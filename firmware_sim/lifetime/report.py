@@ -10,11 +10,12 @@ import numpy as np
 
 from firmware_sim.lifetime.fleet_file import FleetPlan
 from firmware_sim.lifetime.folding import FleetFolding
+from firmware_sim.lifetime.notes import notes_on_lifetimes, notes_on_packets
 from firmware_sim.lifetime.prediction import predicted_days
 from firmware_sim.lifetime.query_file import AskingQuery
 from firmware_sim.power.many_motes import VirtualMote
-from firmware_sim.power.power_report import finite
-from firmware_sim.power.virtual_run import Outcome, run_motes
+from firmware_sim.power.power_report import finite, lives_if_off
+from firmware_sim.power.virtual_run import Floats, Outcome, run_motes
 from protocols.errors import ProgramError
 from protocols.power.component import named
 from protocols.power.estimate import draw_mw
@@ -60,13 +61,17 @@ class QueryCost:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LifetimeReport:
-    """The report; `predicted_days` is each mote's life in closed form, `outcome` the result of the simulation."""
+    """The report; `predicted_days` is each mote's life in closed form, `outcome` the result of the simulation.
+
+    `notes` say what is not as queries or the fleet's file would have it.
+    """
 
     fleet: FleetPlan
     programs: tuple[SamplingProgram, ...]
     outcome: Outcome
     predicted_days: tuple[float, ...]
     queries: tuple[QueryCost, ...]
+    notes: tuple[str, ...] = ()
 
     @property
     def first(self) -> int:
@@ -77,6 +82,13 @@ class LifetimeReport:
     def uncertainty(self) -> float:
         """The relative error of draw and lives: that of the first mote's profile."""
         return self.fleet.motes[self.first].profile.uncertainty
+
+    @property
+    def band_days(self) -> tuple[float, float]:
+        """The shortest and the longest life of the first mote if its draw is off by the uncertainty."""
+        mote, predicted = self.outcome.motes[self.first], self.predicted_days[self.first]
+        scale = float(_scale(self.outcome.expected_days[[self.first]], np.array([predicted]))[0])
+        return lives_if_off(lambda factor: predicted_days(mote, factor) * scale, self.uncertainty)
 
     def why(self) -> str:
         """Return in words why the first mote dies first."""
@@ -91,17 +103,18 @@ class LifetimeReport:
             reasons.append(f"{mote.loss:.0%} of its transmissions fail{' and are repeated' if repeated else ''}")
         usable = mote.battery.usable_share(mote.profile.processor.minimum_v)
         if usable < 1:
-            reasons.append(
-                f"it stops at {mote.profile.processor.minimum_v:g} V with {1 - usable:.0%} of the charge unused"
-            )
+            volts = f"{mote.profile.processor.minimum_v:g} V"
+            reasons.append(f"it stops at {volts} with {1 - usable:.0%} of the battery's capacity unused")
         if lost >= 0.01:  # noqa: PLR2004 - less is not worth a word
-            reasons.append(f"the battery loses {lost:.0%} by itself at about {mote.climate.mean_c:g} degC")
+            degrees = f"{mote.climate.mean_c:g} degC"
+            reasons.append(f"{lost:.0%} of the charge that leaves the battery does so by itself, at about {degrees}")
         return "; ".join(reasons)
 
     def as_json(self) -> dict[str, Any]:
         """Return the report as a JSON object."""
         outcome, first = self.outcome, self.first
         component, share = outcome.dearest(first)
+        low, high = self.band_days
         return {
             "fleet": self.fleet.name,
             "days": outcome.days,
@@ -110,6 +123,8 @@ class LifetimeReport:
                 "mote": outcome.motes[first].name,
                 "group": self.fleet.motes[first].group,
                 "lifetime_days": finite(float(outcome.expected_days[first])),
+                "lifetime_days_low": finite(low),
+                "lifetime_days_high": finite(high),
                 "draw_mw": named(outcome.draw_mw(first)),
                 "dearest_component": component.value,
                 "dearest_share": share,
@@ -131,6 +146,7 @@ class LifetimeReport:
                 }
                 for each in self.queries
             ],
+            "notes": list(self.notes),
             "motes": [
                 {
                     "mote": mote.name,
@@ -159,11 +175,12 @@ def make_report(
     ProgramError
         If a mote cannot run the program that the queries need; names the mote and the limit.
     """
-    motes = virtual_motes(fleet, queries)
+    folding = FleetFolding(fleet, queries)
+    motes = _virtual_motes(fleet, folding)
     outcome = run_motes(motes, days=days, seed=seed, begins_day=fleet.begins_day, progress=progress)
     predicted = tuple(predicted_days(mote) for mote in motes)
     # The effects of chance and weather on the lives stay the same when a query is dropped.
-    scale = np.divide(outcome.expected_days, predicted, out=np.ones(len(motes)), where=np.isfinite(predicted))
+    scale = _scale(outcome.expected_days, np.array(predicted))
     mean_mw = _mean_mw(motes)
     costs: list[QueryCost] = []
     for query in queries:
@@ -183,7 +200,8 @@ def make_report(
                 _mean_mw(virtual_motes(fleet, [query], pushed_down=False)),
             )
         )
-    return LifetimeReport(fleet, tuple(mote.program for mote in motes), outcome, predicted, tuple(costs))
+    notes = (*notes_on_lifetimes(fleet, folding, outcome), *notes_on_packets(fleet, folding))
+    return LifetimeReport(fleet, tuple(mote.program for mote in motes), outcome, predicted, tuple(costs), notes)
 
 
 def virtual_motes(fleet: FleetPlan, queries: Sequence[AskingQuery], *, pushed_down: bool = True) -> list[VirtualMote]:
@@ -196,7 +214,10 @@ def virtual_motes(fleet: FleetPlan, queries: Sequence[AskingQuery], *, pushed_do
     pushed_down
         False if motes are to send every sample that any query reads.
     """
-    folding = FleetFolding(fleet, queries, pushed_down=pushed_down)
+    return _virtual_motes(fleet, FleetFolding(fleet, queries, pushed_down=pushed_down))
+
+
+def _virtual_motes(fleet: FleetPlan, folding: FleetFolding) -> list[VirtualMote]:
     found = []
     for mote in fleet.motes:
         program = folding.merged(mote).program
@@ -221,6 +242,11 @@ def virtual_motes(fleet: FleetPlan, queries: Sequence[AskingQuery], *, pushed_do
     return found
 
 
+def _scale(lives: Floats, predicted: Floats) -> Floats:
+    """Return how many times as long as in closed form the motes live."""
+    return np.divide(lives, predicted, out=np.ones(len(lives)), where=np.isfinite(predicted) & (predicted > 0))
+
+
 def _mean_mw(motes: Sequence[VirtualMote]) -> float:
     return float(np.mean([draw_mw(mote.profile, mote.program, mote.workload).sum() for mote in motes]))
 
@@ -230,5 +256,6 @@ def _words(query: AskingQuery) -> str:
     for demand in query.demands:
         every = "the default period" if demand.period_us is None else f"every {format_duration(demand.period_us)}"
         what = ", ".join(demand.fields) or "its instants"
-        parts.append(f"{'changes of ' if demand.silence_us else ''}{what} {every}")
+        slowest = f", at least every {format_duration(demand.slowest_us)}" if demand.slowest_us else ""
+        parts.append(f"{'changes of ' if demand.silence_us else ''}{what} {every}{slowest}")
     return "; ".join(parts)

@@ -13,6 +13,8 @@ from protocols.power.constants_file import convert, read_table, without_sources
 
 _FILE = "batteries.toml"
 
+MOST_MAH = 1_000_000_000
+
 
 @cache
 def known_batteries() -> Mapping[str, Battery]:
@@ -38,6 +40,8 @@ def find_battery(name: str) -> Battery:
             capacity_mah = 0.0
         if not 0.0 < capacity_mah < float("inf"):
             raise SettingsError(f"{name!r} has no capacity", hint="write ideal:2400 for 2400 mAh")
+        if capacity_mah > MOST_MAH:
+            raise SettingsError(f"{name!r} is more than {MOST_MAH:,} mAh")
         return ideal(capacity_mah)
     try:
         return known_batteries()[name]

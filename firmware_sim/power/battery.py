@@ -70,6 +70,10 @@ class Battery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
             return 0.0
         return float(np.interp(-lowest_v, [-each for each in volts], depths))
 
+    def usable_joules(self, supply_v: float, minimum_v: float) -> float:
+        """Return the energy that it gives at 20 degC before its voltage is too low: what a mote announces."""
+        return self.full_joules(supply_v) * self.usable_share(minimum_v)
+
     def loss_per_second(self, temperature_c: float | Floats) -> Floats:
         """Return the share of the remaining charge that it loses by itself each second."""
         rate = -math.log1p(-self.self_discharge_per_year) / YEAR_SECONDS

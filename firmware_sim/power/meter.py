@@ -162,5 +162,4 @@ class Meter:
 
 
 def _usable_joules(profile: DeviceProfile, battery: Battery) -> float:
-    processor = profile.processor
-    return battery.full_joules(processor.supply_v) * battery.usable_share(processor.minimum_v)
+    return battery.usable_joules(profile.processor.supply_v, profile.processor.minimum_v)

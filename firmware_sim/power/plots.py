@@ -11,11 +11,13 @@ import numpy as np
 from firmware_sim.errors import MissingLibraryError
 from firmware_sim.power.paper_programs import PAPER_PROGRAMS
 from firmware_sim.power.power_report import PowerReport, curve
+from protocols.errors import SettingsError
 from protocols.power.component import COMPONENTS, Component
 
 if TYPE_CHECKING:
     from matplotlib.artist import Artist
     from matplotlib.axes import Axes
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
 COLOURS = {
@@ -43,14 +45,52 @@ def new_figure(width: float, height: float, panels: int = 1) -> tuple[Figure, li
     MissingLibraryError
         If matplotlib is not installed.
     """
+    new_figure, new_canvas = _library()
+    figure = new_figure(figsize=(width, height), layout="constrained")
+    new_canvas(figure)
+    return figure, [figure.add_subplot(1, panels, place + 1) for place in range(panels)]
+
+
+def _library() -> tuple[type[Figure], type[FigureCanvasAgg]]:
     try:
         from matplotlib.backends.backend_agg import FigureCanvasAgg  # noqa: PLC0415
-        from matplotlib.figure import Figure as NewFigure  # noqa: PLC0415
+        from matplotlib.figure import Figure  # noqa: PLC0415
     except ModuleNotFoundError as error:
         raise MissingLibraryError("plots need matplotlib", hint="pip install 'fjord[plots]'") from error
-    figure = NewFigure(figsize=(width, height), layout="constrained")
-    FigureCanvasAgg(figure)
-    return figure, [figure.add_subplot(1, panels, place + 1) for place in range(panels)]
+    return Figure, FigureCanvasAgg
+
+
+def check_plot_file(path: Path) -> None:
+    """Refuse a file that no plot can be written to, before time is spent on what it would show.
+
+    Raises
+    ------
+    SettingsError
+        If there is no such folder, or its name ends with a format that is not known.
+    MissingLibraryError
+        If matplotlib is not installed.
+    """
+    _, canvas = _library()
+    if path.suffix and path.suffix[1:].lower() not in canvas.get_supported_filetypes():
+        raise SettingsError(
+            f"a plot cannot be written as {path.suffix}: {path}", hint="name a file that ends with .png, .svg or .pdf"
+        )
+    if not path.absolute().parent.is_dir():
+        raise SettingsError(f"there is no folder {path.parent} for the plot {path.name}")
+
+
+def save_figure(figure: Figure, path: Path) -> None:
+    """Write a figure to a file.
+
+    Raises
+    ------
+    SettingsError
+        If it cannot be written.
+    """
+    try:
+        figure.savefig(path, dpi=120)
+    except OSError as error:
+        raise SettingsError(f"cannot write {path}: {error.strerror or error}") from error
 
 
 def plot_power(report: PowerReport, path: Path) -> None:
@@ -67,11 +107,13 @@ def plot_power(report: PowerReport, path: Path) -> None:
             handles |= _draw_curve(axes, np.array(hertz), np.array(draws), report.profile.uncertainty)
         if name == report.question.program:
             handles |= _draw_point(axes, report)
-        axes.set(xscale="log", yscale="log", title=name, xlabel="samples per second", ylabel="draw (mW)")
+        drawn = [float(report.draw_mw.sum()), *(float(each.sum()) for each in draws)]
+        axes.set(xscale="log", yscale="log" if min(drawn) > 0 else "linear")
+        axes.set(title=name, xlabel="samples per second", ylabel="draw (mW)")
         axes.grid(visible=True, alpha=0.3)
     figure.legend(list(handles.values()), list(handles), loc="outside right center", fontsize="small")
     figure.suptitle(report.profile.title)
-    figure.savefig(path, dpi=120)
+    save_figure(figure, path)
 
 
 def _draw_curve(axes: Axes, hertz: np.ndarray, draws: np.ndarray, uncertainty: float) -> dict[str, Artist]:
@@ -88,7 +130,8 @@ def _draw_curve(axes: Axes, hertz: np.ndarray, draws: np.ndarray, uncertainty: f
             hertz, total / (1 + uncertainty), total * (1 + uncertainty), color="black", alpha=0.12, linewidth=0
         )
         handles[f"total, off by {uncertainty:.0%}"] = band
-    axes.set_ylim(bottom=total.min() * 1e-2)
+    if total.min() > 0:
+        axes.set_ylim(bottom=total.min() * 1e-2)
     return handles
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from protocols.power.estimate import Workload, draw_mw
 from protocols.power.limits import check_program
 from protocols.power.profile import DeviceProfile
 from protocols.power.profiles import find_profile
-from protocols.wire.programs import ListenSchedule, SamplingProgram
+from protocols.wire.programs import ListenSchedule, SamplingProgram, SendOnChange, VehicleEvents
 
 SLOWEST_HZ, FASTEST_HZ, CURVE_POINTS = 0.1, 1000.0, 41
 
@@ -83,9 +84,13 @@ class PowerReport:
         )
         return seconds / 86_400
 
+    def lifetime_band(self) -> tuple[float, float]:
+        """Return the shortest and the longest life within the profile's uncertainty."""
+        return lives_if_off(self.lifetime_days, self.profile.uncertainty)
+
     def as_json(self) -> dict[str, Any]:
         """Return the report as a JSON object."""
-        uncertainty = self.profile.uncertainty
+        low, high = self.lifetime_band()
         return {
             "preset": self.profile.name,
             "program": self.question.program,
@@ -94,14 +99,54 @@ class PowerReport:
             "temperature_c": self.question.temperature_c,
             "draw_mw": named(self.draw_mw),
             "lifetime_days": finite(self.lifetime_days()),
-            "lifetime_days_low": finite(self.lifetime_days(1 + uncertainty)),
-            "lifetime_days_high": finite(self.lifetime_days(1 / (1 + uncertainty))),
-            "uncertainty": uncertainty,
+            "lifetime_days_low": finite(low),
+            "lifetime_days_high": finite(high),
+            "uncertainty": self.profile.uncertainty,
             "curve": [
                 {"rate_hz": rate, "draw_mw": named(draw)}
                 for rate, draw in zip(self.curve_hz, self.curve_mw, strict=True)
             ],
         }
+
+
+def reasons_without_effect(report: PowerReport, *, listens: bool, plotted: bool) -> dict[str, str]:
+    """Return the options of the command that mean nothing to the program of a report, with the reason.
+
+    Parameters
+    ----------
+    report
+        Of which question.
+    listens
+        Whether it was stated how often a mote listens.
+    plotted
+        Whether the report is plotted, with all programs of the paper if it is about one of them.
+    """
+    program, found = report.program, {}
+    is_paper = report.question.program in PAPER_PROGRAMS
+    if not isinstance(program.report, VehicleEvents) and not (plotted and is_paper):
+        found["--vehicles"] = ": the program sends no vehicle events"
+    if not program.bands:
+        found["--kept"] = ": the program has no bands"
+    if not isinstance(program.report, SendOnChange):
+        found["--changed"] = ": the program does not send on change"
+    if not is_paper:
+        found |= dict.fromkeys(("--listen-every", "--listen-for"), ": a program file has its own listen schedule")
+    elif not listens:
+        found["--listen-for"] = " without --listen-every"
+    return found
+
+
+def lives_if_off(days: Callable[[float], float], uncertainty: float) -> tuple[float, float]:
+    """Return the shortest and the longest life if the draw is off by `uncertainty` either way.
+
+    Parameters
+    ----------
+    days
+        The life with that many times the estimated draw.
+    uncertainty
+        Of the device's profile.
+    """
+    return days(1 + uncertainty), days(1 / (1 + uncertainty))
 
 
 def finite(value: float) -> float | None:

@@ -9,15 +9,14 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
-from firmware_sim.power.paper_programs import NO_LISTENING
-from protocols.errors import ProgramError, SettingsError
-from protocols.power.constants_file import convert, line_of, read_table
-from protocols.text.durations import DurationError, parse_duration_us
+from firmware_sim.power.settings_text import SettingsText
+from protocols.errors import ProgramError
+from protocols.power.constants_file import convert, read_table, refuse_other_kind
 from protocols.text.plain_text import read_text_file
 from protocols.wire.programs import (
+    MOST_PER_PACKET,
     Band,
     DeadBand,
-    ListenSchedule,
     Measure,
     Panes,
     ReportKind,
@@ -42,7 +41,7 @@ class _Band(msgspec.Struct, forbid_unknown_fields=True):
 
 class _SendOnChange(msgspec.Struct, forbid_unknown_fields=True, tag_field="kind", tag="send_on_change"):
     maximum_silence: str
-    dead_bands: dict[str, float] = {}
+    dead_bands: dict[str, Annotated[float, Meta(ge=0)]] = {}
 
 
 class _Panes(msgspec.Struct, forbid_unknown_fields=True, tag_field="kind", tag="panes"):
@@ -54,7 +53,7 @@ class _Vehicles(msgspec.Struct, forbid_unknown_fields=True, tag_field="kind", ta
     field: str
     above: float
     below: float
-    at_most_per_second: int = 5
+    at_most_per_second: Annotated[int, Meta(ge=1, le=1000)] = 5
 
 
 class _Count(msgspec.Struct, forbid_unknown_fields=True, tag_field="kind", tag="vehicle_count"):
@@ -67,7 +66,7 @@ class _Count(msgspec.Struct, forbid_unknown_fields=True, tag_field="kind", tag="
 class _ProgramTable(msgspec.Struct, forbid_unknown_fields=True):
     fields: Annotated[tuple[str, ...], Meta(min_length=1)]
     period: str
-    samples_per_packet: int = 1
+    samples_per_packet: Annotated[int, Meta(ge=1, le=MOST_PER_PACKET)] = 1
     listen: _Listen | Literal["never"] = msgspec.field(default_factory=_Listen)
     band: tuple[_Band, ...] = ()
     report: _SendOnChange | _Panes | _Vehicles | _Count | None = None
@@ -89,35 +88,24 @@ def load_program(path: Path) -> SamplingProgram:
 
 def read_program(text: str, origin: str) -> SamplingProgram:
     """Return the sampling program in a TOML text; raises as :func:`load_program`."""
-    table = convert(read_table(text, origin), _ProgramTable, text=text, origin=origin)
-
-    def duration_us(words: str, path: str) -> int:
-        try:
-            return parse_duration_us(words)
-        except DurationError as error:
-            line = line_of(text, path)
-            raise SettingsError(f"line {line} of {origin}, field {path}: {error.message}", hint=error.hint) from error
-
+    content = read_table(text, origin)
+    refuse_other_kind(content, "a sampling program", origin)
+    table = convert(content, _ProgramTable, text=text, origin=origin)
+    file = SettingsText(text, origin)
     try:
         return SamplingProgram(
             fields=table.fields,
-            period_us=duration_us(table.period, "period"),
+            period_us=file.duration_us(table.period, "period"),
             samples_per_packet=table.samples_per_packet,
-            listen=_schedule(table.listen, duration_us),
+            listen=file.schedule(table.listen),
             bands=tuple(Band(each.field, each.low, each.high) for each in table.band),
-            report=_report(table.report, duration_us),
+            report=_report(table.report, file.duration_us),
         )
     except ProgramError as error:
         raise ProgramError(f"{origin}: {error.message}", hint=error.hint) from error
 
 
-def _schedule(listen: _Listen | Literal["never"], duration_us: Callable[[str, str], int]) -> ListenSchedule:
-    if listen == "never":
-        return NO_LISTENING
-    return ListenSchedule(duration_us(listen.every, "listen.every"), duration_us(listen.window, "listen.for"))
-
-
-def _report(table: Any, duration_us: Any) -> ReportKind | None:
+def _report(table: Any, duration_us: Callable[[str, str], int]) -> ReportKind | None:
     match table:
         case _SendOnChange(maximum_silence=silence, dead_bands=widths):
             bands = tuple(DeadBand(name, width) for name, width in widths.items())

@@ -16,6 +16,8 @@ DAY_SECONDS = 86_400.0
 YEAR_DAYS = 365.25
 TILT_DEGREES = 23.44
 """Tilt of the earth's axis."""
+ABSOLUTE_ZERO_C, MOST_DEGREES = -273.15, 200.0
+"""No place has a mean temperature below or above, or changes by more."""
 WARMEST_HOUR = 15.0
 WARMEST_DAY = 200.0
 """About the 19th of July."""
@@ -26,9 +28,9 @@ Floats = npt.NDArray[np.float64]
 class Climate(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Temperature by day and season: a mean, and the swing to either side."""
 
-    mean_c: float = RATED_C
-    day_swing_c: Annotated[float, Meta(ge=0)] = 0.0
-    season_swing_c: Annotated[float, Meta(ge=0)] = 0.0
+    mean_c: Annotated[float, Meta(ge=ABSOLUTE_ZERO_C, le=MOST_DEGREES)] = RATED_C
+    day_swing_c: Annotated[float, Meta(ge=0, le=MOST_DEGREES)] = 0.0
+    season_swing_c: Annotated[float, Meta(ge=0, le=MOST_DEGREES)] = 0.0
 
     def temperature_c(self, seconds: float) -> float:
         """Return the temperature at a time since the first of January, 00:00."""

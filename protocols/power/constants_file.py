@@ -17,6 +17,13 @@ from protocols.text.closeness import did_you_mean
 T = TypeVar("T")
 
 _PATH = re.compile(r" - at `\$\.?(?P<path>[^`]*)`\Z")
+_NOT_ALLOWED = re.compile(r"Invalid (enum )?value '(?P<value>.*)'\Z")
+_KINDS = (
+    ("a device profile", ("processor", "adc", "radio")),
+    ("a fleet", ("group", "world")),
+    ("a sampling program", ("fields", "period")),
+)
+"""Files that are easily taken for each other, by entries that only they have."""
 _UNKNOWN = re.compile(r"Object contains unknown field `(?P<name>[^`]*)`")
 
 
@@ -50,6 +57,22 @@ def convert(table: dict[str, Any], kind: type[T], *, text: str, origin: str) -> 
         raise _located(str(error), kind, text=text, origin=origin) from error
 
 
+def refuse_other_kind(table: dict[str, Any], wanted: str, origin: str) -> None:
+    """Refuse the content of a file of another kind.
+
+    Raises
+    ------
+    SettingsError
+        If it has nothing of the wanted kind (``a fleet``), but something of another one.
+    """
+    kinds = [kind for kind, entries in _KINDS if any(each in table for each in entries)]
+    if kinds and wanted not in kinds:
+        entries = next(entries for kind, entries in _KINDS if kind == wanted)
+        raise SettingsError(
+            f"{origin} is {kinds[0]}, not {wanted}", hint=f"{wanted} has entries such as {', '.join(entries)}"
+        )
+
+
 def without_sources(table: dict[str, Any], origin: str) -> tuple[dict[str, Any], dict[str, str]]:
     """Return a table with plain numbers instead of ``{ value, source }``, and the sources by dotted name.
 
@@ -62,17 +85,33 @@ def without_sources(table: dict[str, Any], origin: str) -> tuple[dict[str, Any],
 
     def plain(value: Any, path: str) -> Any:
         if isinstance(value, dict):
-            if set(value) == {"value", "source"}:
-                sources[path] = str(value["source"])
+            if "value" in value:
+                sources[path] = _source(value, path, origin)
                 return value["value"]
             return {key: plain(each, f"{path}.{key}" if path else key) for key, each in value.items()}
         if isinstance(value, int | float) and not isinstance(value, bool):
-            raise SettingsError(
-                f"{path} in {origin} has no source", hint=f'write {path} = {{ value = {value}, source = "..." }}'
-            )
+            raise _without_source(path, value, origin)
         return value
 
     return plain(table, ""), sources
+
+
+def _source(constant: dict[str, Any], path: str, origin: str) -> str:
+    """Return the source of a constant."""
+    for name in constant:
+        if name not in {"value", "source"}:
+            hint = did_you_mean(name, ["source"]) or "a constant has a value and a source"
+            raise SettingsError(f"{path} in {origin} has {name!r}", hint=hint)
+    source = constant.get("source")
+    if not isinstance(source, str) or not source.strip():
+        raise _without_source(path, constant["value"], origin)
+    return source
+
+
+def _without_source(path: str, value: Any, origin: str) -> SettingsError:
+    return SettingsError(
+        f"{path} in {origin} has no source", hint=f'write {path} = {{ value = {value}, source = "..." }}'
+    )
 
 
 def line_of(text: str, path: str) -> int | None:
@@ -122,17 +161,56 @@ def _located(message: str, kind: Any, *, text: str, origin: str) -> SettingsErro
         hint = did_you_mean(unknown["name"], _fields_at(msgspec.inspect.type_info(kind), path))
         path = f"{path}.{unknown['name']}" if path else unknown["name"]
         reason = "unknown field"
+    elif not_allowed := _NOT_ALLOWED.search(reason):
+        return _not_allowed(not_allowed["value"], kind, path, text=text, origin=origin)
     line = line_of(text, path)
     where = origin if line is None else f"line {line} of {origin}"
     return SettingsError(f"{where}, field {path or '(top level)'}: {reason[0].lower()}{reason[1:]}", hint=hint)
 
 
-def _fields_at(kind: msgspec.inspect.Type, path: str) -> list[str]:
-    """Return the fields that a struct at a path within a type may have; of a union, those of all its structs."""
+def _not_allowed(value: str, kind: Any, path: str, *, text: str, origin: str) -> SettingsError:
+    """Return the error about a word that is none of those that are allowed in its place."""
+    within, _, name = path.rpartition(".")
+    allowed = _words_at(msgspec.inspect.type_info(kind), path) or _tags_at(
+        msgspec.inspect.type_info(kind), within, name
+    )
+    words = [word for word in allowed if word]
+    table = len(words) < len(allowed)
+    listed = f"is none of {', '.join(words)}"
+    if table:
+        listed = f"is not {' or '.join(words)}, or a table"
+    where = f"line {line_of(text, path)} of {origin}, field {path}"
+    return SettingsError(f"{where}: {value!r} {listed}", hint=did_you_mean(value, words))
+
+
+def _words_at(kind: msgspec.inspect.Type, path: str) -> list[str]:
+    """Return the words that may stand at a path; an empty one for a table."""
+    words: list[str] = []
+    for each in _types_at(kind, path):
+        if isinstance(each, msgspec.inspect.EnumType):
+            words += [str(member.value) for member in each.cls]
+        elif isinstance(each, msgspec.inspect.LiteralType):
+            words += map(str, each.values)
+    tables = any(isinstance(each, msgspec.inspect.StructType) for each in _types_at(kind, path))
+    return [*words, ""] if words and tables else words
+
+
+def _tags_at(kind: msgspec.inspect.Type, path: str, name: str) -> list[str]:
+    """Return the words that the entry `name` of a table at a path may have, which say of what kind the table is."""
+    structs = [each for each in _types_at(kind, path) if isinstance(each, msgspec.inspect.StructType)]
+    return [str(each.tag) for each in structs if each.tag_field == name]
+
+
+def _types_at(kind: msgspec.inspect.Type, path: str) -> list[msgspec.inspect.Type]:
     kinds = [kind]
     for part in (each for each in re.split(r"[.\[\]]+", path) if each):
         kinds = [below for each in kinds for below in _below(each, part)]
-    structs = [each for found in kinds for each in _members(found) if isinstance(each, msgspec.inspect.StructType)]
+    return [member for found in kinds for member in _members(found)]
+
+
+def _fields_at(kind: msgspec.inspect.Type, path: str) -> list[str]:
+    """Return the fields that a struct at a path within a type may have; of a union, those of all its structs."""
+    structs = [each for each in _types_at(kind, path) if isinstance(each, msgspec.inspect.StructType)]
     return [field.encode_name for struct in structs for field in struct.fields]
 
 

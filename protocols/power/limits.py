@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
+
 from protocols.errors import ProgramError
 from protocols.power.costs import packet_cost
 from protocols.power.payload import record_bits
 from protocols.power.profile import DeviceProfile
+from protocols.text.durations import format_duration
 from protocols.wire.programs import Panes, SamplingProgram, VehicleCount, reports_of
 
 
@@ -26,13 +29,13 @@ def check_program(profile: DeviceProfile, program: SamplingProgram) -> None:
         what = f"{_hertz(period_us)} of {fields} {'field' if fields == 1 else 'fields'}"
         raise ProgramError(
             f"{what} is above what the converter of {profile.name} can do: {_hertz(latch_us)}",
-            hint=f"sample every {latch_us:g} us at the fastest",
+            hint=f"sample every {_period(latch_us)} at the fastest",
         )
     active_us = _active_us(profile)
     if period_us < active_us:
         raise ProgramError(
             f"{_hertz(period_us)} is above what the processor of {profile.name} can do: {_hertz(active_us)}",
-            hint=f"sample every {active_us:g} us at the fastest",
+            hint=f"sample every {_period(active_us)} at the fastest",
         )
     each, limit_bytes = record_bits(program), profile.radio.max_payload_bytes
     bits = each * program.samples_per_packet
@@ -76,6 +79,11 @@ def most_records(profile: DeviceProfile, program: SamplingProgram) -> int:
 
 def _active_us(profile: DeviceProfile) -> float:
     return profile.processor.cycles_per_sample / profile.processor.clock_hz * 1e6
+
+
+def _period(least_us: float) -> str:
+    """Return the shortest period that is at least so long."""
+    return format_duration(math.ceil(least_us))
 
 
 def _hertz(period_us: float) -> str:

@@ -16,6 +16,11 @@ from protocols.wire.packets import SEAL_BYTES
 
 NotNegative = Annotated[float, Meta(ge=0)]
 Positive = Annotated[float, Meta(gt=0)]
+MOST_MILLIWATTS = 1e6
+"""Far more than any mote draws; what is above is given in another unit."""
+MOST_VOLTS = 100.0
+"""As for milliwatts."""
+Milliwatts = Annotated[float, Meta(ge=0, le=MOST_MILLIWATTS)]
 
 
 class Processor(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -39,12 +44,12 @@ class Processor(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         Work on each sample and packet.
     """
 
-    supply_v: Positive
-    minimum_v: NotNegative = 0.0
+    supply_v: Annotated[float, Meta(gt=0, le=MOST_VOLTS)]
+    minimum_v: Annotated[float, Meta(ge=0, le=MOST_VOLTS)] = 0.0
     clock_hz: Positive
-    active_mw: NotNegative
-    idle_mw: NotNegative
-    sleep_mw: NotNegative
+    active_mw: Milliwatts
+    idle_mw: Milliwatts
+    sleep_mw: Milliwatts
     wake_up_us: NotNegative = 0.0
     sleeps_from_us: NotNegative = 0.0
     cycles_per_sample: NotNegative
@@ -54,7 +59,7 @@ class Processor(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 class Adc(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The converter: its power while it converts, and the time one value takes."""
 
-    mw: NotNegative
+    mw: Milliwatts
     latch_us: Positive
 
 
@@ -64,7 +69,7 @@ class Sensor(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     One that cannot warm up within a sample period stays on.
     """
 
-    mw: NotNegative = 0.0
+    mw: Milliwatts = 0.0
     warm_up_us: NotNegative = 0.0
 
 
@@ -108,10 +113,10 @@ class Radio(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         Its modulation, if it is a LoRa radio.
     """
 
-    transmit_mw: NotNegative
-    receive_mw: NotNegative
-    sleep_mw: NotNegative = 0.0
-    start_up_mw: NotNegative = 0.0
+    transmit_mw: Milliwatts
+    receive_mw: Milliwatts
+    sleep_mw: Milliwatts = 0.0
+    start_up_mw: Milliwatts = 0.0
     start_up_us: NotNegative = 0.0
     bits_per_second: Positive
     overhead_bits: NotNegative = 0.0
@@ -160,7 +165,7 @@ class Clock(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 class Board(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The components that are always on."""
 
-    mw: NotNegative = 0.0
+    mw: Milliwatts = 0.0
 
 
 class DeviceProfile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 
 from protocols.errors import SettingsError
-from protocols.power.constants_file import convert, read_table, without_sources
+from protocols.power.constants_file import convert, line_of, read_table, refuse_other_kind, without_sources
 from protocols.power.profile import DeviceProfile
 from protocols.text.plain_text import read_text_file
 from protocols.wire.packets import SEAL_BYTES
@@ -45,10 +45,20 @@ def find_profile(name: str) -> DeviceProfile:
         return with_seals(find_profile(name.removesuffix(SEALED_SUFFIX)))
     if name.endswith(".toml"):
         return read_profile(read_text_file(Path(name), "the profile"), name)
+    return read_profile(preset_text(name), f"preset {name}")
+
+
+def preset_text(name: str) -> str:
+    """Return the file of a profile that comes with Fjord: a start for a profile of one's own.
+
+    Raises
+    ------
+    SettingsError
+        If there is none of this name; lists the existing ones.
+    """
     if name not in preset_names():
         raise SettingsError(f"there is no preset {name!r}", hint=f"there are {', '.join(preset_names())}")
-    text = (resources.files("protocols.power") / _FOLDER / f"{name}.toml").read_text(encoding="utf-8")
-    return read_profile(text, f"preset {name}")
+    return (resources.files("protocols.power") / _FOLDER / f"{name}.toml").read_text(encoding="utf-8")
 
 
 def is_preset(name: str) -> bool:
@@ -68,6 +78,21 @@ def with_seals(profile: DeviceProfile) -> DeviceProfile:
     return msgspec.structs.replace(profile, name=profile.name + SEALED_SUFFIX, radio=radio)
 
 
+def doubts_about(profile: DeviceProfile) -> list[str]:
+    """Return what is possible in a profile, but hardly meant."""
+    processor, radio = profile.processor, profile.radio
+    pairs = (
+        ("asleep", processor.sleep_mw, "idle", processor.idle_mw),
+        ("idle", processor.idle_mw, "active", processor.active_mw),
+        ("with its radio asleep", radio.sleep_mw, "receiving", radio.receive_mw),
+    )
+    return [
+        f"{profile.name} draws more {less} ({less_mw:g} mW) than {more} ({more_mw:g} mW)"
+        for less, less_mw, more, more_mw in pairs
+        if less_mw > more_mw
+    ]
+
+
 def read_profile(text: str, origin: str) -> DeviceProfile:
     """Return the profile that a TOML text describes.
 
@@ -76,6 +101,14 @@ def read_profile(text: str, origin: str) -> DeviceProfile:
     SettingsError
         If it is no TOML, has an unknown or missing entry, or a constant without its source.
     """
-    table, sources = without_sources(read_table(text, origin), origin)
+    content = read_table(text, origin)
+    refuse_other_kind(content, "a device profile", origin)
+    table, sources = without_sources(content, origin)
     profile = convert(table, DeviceProfile, text=text, origin=origin)
+    processor = profile.processor
+    if processor.minimum_v > processor.supply_v:
+        raise SettingsError(
+            f"line {line_of(text, 'processor.minimum_v')} of {origin}, field processor.minimum_v: "
+            f"{processor.minimum_v:g} V is above the supply of {processor.supply_v:g} V"
+        )
     return msgspec.structs.replace(profile, sources=tuple(sources.items()))

@@ -15,6 +15,7 @@ import msgspec
 from msgspec import Meta
 
 from protocols.errors import ProgramError
+from protocols.text.durations import format_duration
 from protocols.wire.frames import DurationMicroseconds, PositiveMicroseconds
 from protocols.wire.streams import FieldName, StreamSchema
 
@@ -39,7 +40,7 @@ class ListenSchedule(msgspec.Struct, frozen=True, array_like=True, forbid_unknow
     def __post_init__(self) -> None:
         if self.for_us > self.every_us:
             raise ProgramError(
-                f"listen windows of {self.for_us} us every {self.every_us} us overlap",
+                f"listen windows of {format_duration(self.for_us)} every {format_duration(self.every_us)} overlap",
                 hint="make them shorter or less frequent",
             )
 
@@ -247,8 +248,9 @@ class SamplingProgram(msgspec.Struct, frozen=True, array_like=True, forbid_unkno
         interval_us = self.interval_us
         if interval_us is not None and interval_us < self.period_us:
             raise ProgramError(
-                f"an interval of {interval_us} us is shorter than the {self.period_us} us between two samples",
-                hint=f"report every {self.period_us} us at the most often, or sample faster",
+                f"an interval of {format_duration(interval_us)} is shorter than the {format_duration(self.period_us)} "
+                "between two samples",
+                hint=f"report every {format_duration(self.period_us)} at the most often, or sample faster",
             )
         if isinstance(self.report, SendOnChange):
             widths = [each.field for each in self.report.dead_bands]
@@ -261,7 +263,8 @@ class SamplingProgram(msgspec.Struct, frozen=True, array_like=True, forbid_unkno
         for report in several.reports:
             if self.period_us == 0 or report.every_us % self.period_us:
                 raise ProgramError(
-                    f"a report looks every {report.every_us} us at samples taken every {self.period_us} us",
+                    f"a report looks every {format_duration(report.every_us)} at samples taken every "
+                    f"{format_duration(self.period_us)}",
                     hint="take a multiple",
                 )
             _as_program(report, 1, self.listen)

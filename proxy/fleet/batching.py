@@ -56,6 +56,9 @@ class CutBatch:
         Of published tuples; None if there are none among them.
     stamps
         To be stored with them.
+    with_next
+        Whether it is to be stored together with the next batch: it has counts of samples in panes that end behind its
+        own low watermark, which a restart that found one without the other would count again.
     """
 
     schema: StreamSchema
@@ -65,6 +68,7 @@ class CutBatch:
     packets: tuple[PacketTuples, ...] = ()
     neighbours: StampNeighbours | None = None
     stamps: tuple[KeptStamps, ...] = ()
+    with_next: bool = False
 
     @property
     def rows(self) -> int:

@@ -334,8 +334,10 @@ class StreamState:
         promise_of
             Returns the low watermark of a mote; None if it is not known.
         """
+        samples = len(self._waiting)
         for each in counts:
             self._waiting.join(each)
+        counted = len(self._waiting) - samples
         schema = self.schema
         if schema is None:
             return []
@@ -357,7 +359,8 @@ class StreamState:
                 break
             self.progress = StreamProgress(schema.name, self.progress.sequence + 1, watermark_us, sampling)
             sent_us = LOWEST_US if watermark_us is None else watermark_us
-            batch = CutBatch(schema, self.progress.sequence, sent_us, sampling, packets)
+            with_next = 0 < len(self._waiting) < counted  # counts wait behind all samples
+            batch = CutBatch(schema, self.progress.sequence, sent_us, sampling, packets, with_next=with_next)
             batches.append(self._with_neighbours(batch, promise_of if last else None))
             self._cut_us = now_us
             if last:

@@ -254,7 +254,7 @@ class ProxyService:
         in the bounded queues of their streams.
         """
         async with self._flushing:
-            if self._unwritten:
+            if self._unwritten or self._spool_bytes >= self.settings.spool_size:
                 await self._write(self._flush_deletions())  # they make room for what could not be written
             await self._write(self._flush_batches())
             await self._write(self._flush_rejected())
@@ -356,10 +356,14 @@ class ProxyService:
         except TimeoutError:
             self._flushes.held_long_enough()
 
-    async def _flush_batches(self) -> None:
+    @property
+    def _spool_bytes(self) -> int:
+        """The size of the spool: none without batches, as nothing is waited for then, however small it is to be."""
         spool = self.stores.spool
-        # What is waited for is acknowledgements: a spool without batches is not full, however small it is to be.
-        spool_bytes = spool.room.occupied_bytes if spool.batches else 0
+        return spool.room.occupied_bytes if spool.batches else 0
+
+    async def _flush_batches(self) -> None:
+        spool, spool_bytes = self.stores.spool, self._spool_bytes
         cuts = not self._unwritten
         match self._unwritten.next(self._clocks.radio(), spool_bytes=spool_bytes, stopping=self._stopping):
             case SpoolFull():

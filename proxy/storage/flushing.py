@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 
 import msgspec
 
@@ -46,7 +47,7 @@ class CatalogChanges:
 
 
 PIECE_ROWS = 10_000
-"""Rows of batches that are written in one transaction, unless one batch has more."""
+"""Rows of batches that are written in one transaction, unless those that belong together have more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,14 +85,15 @@ def store_in_pieces(
     all is one transaction wherever the disk has room for it, so that one that comes again leads to no second tuple.
     """
     stored: list[SpooledBatch] = []
-    pieces = deque([cut] if session else _pieces(cut))
+    groups = _groups(cut)
+    pieces = deque([groups] if session else _pieces(groups))
     while pieces:
         piece = pieces.popleft()
         try:
             stored += store_batches(
                 stores,
                 proxy,
-                piece,
+                list(chain.from_iterable(piece)),
                 () if pieces else positions,
                 now_us,
                 losses=NO_LOSSES if stored else losses,
@@ -109,17 +111,32 @@ def store_in_pieces(
     return Stored(stored)
 
 
-def _pieces(cut: Sequence[CutBatch]) -> Sequence[Sequence[CutBatch]]:
-    if len(cut) <= 1:
-        return [cut]
-    pieces: list[list[CutBatch]] = [[]]
-    rows = 0
+def _groups(cut: Sequence[CutBatch]) -> Sequence[Sequence[CutBatch]]:
+    """Return the batches in groups, each of which is stored in one transaction, however little room there is."""
+    groups: list[list[CutBatch]] = []
+    with_next = False
     for each in cut:
-        rows += each.rows
+        if with_next:
+            groups[-1].append(each)
+        else:
+            groups.append([each])
+        with_next = each.with_next
+    return groups
+
+
+def _pieces(groups: Sequence[Sequence[CutBatch]]) -> Sequence[Sequence[Sequence[CutBatch]]]:
+    """Return the groups in pieces, each of which is stored in one transaction if there is room."""
+    if len(groups) <= 1:
+        return [groups]
+    pieces: list[list[Sequence[CutBatch]]] = [[]]
+    rows = 0
+    for group in groups:
+        of_group = sum(each.rows for each in group)
+        rows += of_group
         if pieces[-1] and rows > PIECE_ROWS:
             pieces.append([])
-            rows = each.rows
-        pieces[-1].append(each)
+            rows = of_group
+        pieces[-1].append(group)
     return pieces
 
 

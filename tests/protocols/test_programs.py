@@ -21,6 +21,7 @@ from protocols.wire.packets import (
 from protocols.wire.programs import (
     Band,
     DeadBand,
+    ListenSchedule,
     Measure,
     Panes,
     ReportKind,
@@ -79,10 +80,11 @@ def test_records_of_reports_read_back_and_are_plain_messagepack() -> None:
 @pytest.mark.parametrize(("make", "message"), [
     (lambda: Band("level", 2.0, 1.0), "no value of 'level' lies between 2.0 and 1.0"),
     (lambda: Threshold("level", 0.4, 0.6), "cannot leave at 0.6"),
+    (lambda: ListenSchedule(2 * SECOND, 5 * SECOND), "windows of 5s every 2s overlap"),
     (lambda: SamplingProgram(("a",), SECOND, bands=(Band("b", 1.0),)), "looks at 'b' and does not sample it"),
     (lambda: SamplingProgram(("a",), SECOND, report=VehicleEvents(OVER)), "looks at 'level'"),
-    (lambda: SamplingProgram(("a",), SECOND, report=Panes(SECOND - 1)), "999999 us is shorter than the 1000000 us"),
-    (lambda: SamplingProgram(("level",), SECOND, report=VehicleCount(OVER, 10)), "10 us is shorter"),
+    (lambda: SamplingProgram(("a",), SECOND, report=Panes(SECOND - 1)), "999ms999us is shorter than the 1s between"),
+    (lambda: SamplingProgram(("level",), SECOND, report=VehicleCount(OVER, 10)), "10us is shorter"),
     (
         lambda: SamplingProgram(("a",), SECOND, report=SendOnChange((DeadBand("a", 1), DeadBand("a", 2)), SECOND)),
         "two dead bands",

@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
 from protocols.wire.batches import EXPECTED_COLUMN, MISSING_COLUMN
 from protocols.wire.demands import CompletenessDemand, PropertyBand, QueryDemand, StreamDemand
 from protocols.wire.frames import VERSION
 from protocols.wire.programs import SamplingProgram, program_number
 from proxy.counting.sample_account import NEVER_US
+from proxy.errors import StoreFullError
 from proxy.fleet import fleet
+from proxy.fleet.batching import BatchLimits
 from proxy.fleet.fleet import Fleet
 from proxy.fleet.fleet_members import FleetLimits
 from proxy.fleet.stream_state import StreamProgress
 from proxy.motes.clock_bounds import ClockBounds
 from proxy.motes.tracking_limits import TrackingLimits
 from proxy.records.waiting_tuples import MotePosition
+from proxy.storage import flushing
+from proxy.storage.spool import SessionMessage
 
 S = 1_000_000
 SPEED = SamplingProgram(("speed",), 10 * S)
@@ -86,6 +95,44 @@ def test_counts_are_sent_when_the_watermark_passes_the_pane(frames):
               EXPECTED_COLUMN, MISSING_COLUMN)), strict=True) if each[1]]  # fmt: skip
     assert counts == [(7, FINGERPRINT, 0, 6, 0), (8, FINGERPRINT, 0, 6, 0)]
     assert columns["speed"].count(None) == 2, "they are no samples"
+
+
+class TightSpool:
+    """A spool with room for few batches in one transaction."""
+
+    epoch, writer = "e", b""
+
+    def __init__(self, most):
+        self.transactions = []
+        self._most = most
+
+    def append(self, batches, *_, **__):
+        if len(batches) > self._most:
+            raise StoreFullError(Path("spool"), "disk I/O error")
+        self.transactions.append([each.sequence for each in batches])
+
+
+@pytest.mark.parametrize("most", [1, 2, 3, 6, 12, 24])
+@pytest.mark.parametrize("session", [(), (SessionMessage(1, b"m"),)])
+@pytest.mark.parametrize("piece_rows", [1, 1_000])
+def test_counts_are_stored_with_the_watermark_that_passes_their_panes(frames, monkeypatch, most, session, piece_rows):
+    """A proxy that was killed between the two would count their panes again."""
+    monkeypatch.setattr(flushing, "PIECE_ROWS", piece_rows)
+    limits = FleetLimits(tracking=TrackingLimits(silence_after_us=100 * S), batches=BatchLimits(rows=1))
+    proxy = sampling(frames, ("m1", 7), ("m2", 8), ("m3", 9), limits=limits)
+    begin(proxy, frames, "m1", "m2", "m3")
+    for mote in ("m1", "m2", "m3"):
+        send_samples(proxy, frames, mote, range(99), 70)
+    cut = proxy.cut(71 * S)
+    assert [(each.rows, each.with_next) for each in cut] == [(1, False)] * 21 + [(1, True)] * 2 + [(1, False)]
+    spool = TightSpool(most)
+    stored = flushing.store_in_pieces(SimpleNamespace(spool=spool), "p", cut, (), 0, session=session)
+    for transaction in spool.transactions:
+        until = [each for each in cut if each.sequence <= transaction[-1]]
+        assert all(end * S <= until[-1].watermark_us for _, end, _, _ in counts_in(until))
+    has_room = most >= 3  # for the counts, which are behind all samples
+    assert len(stored.batches) == sum(map(len, spool.transactions)) == (24 if has_room else 21)
+    assert (stored.error is None) == has_room
 
 
 def test_no_counts_are_sent_without_demand(frames):

@@ -567,6 +567,29 @@ async def test_full_spool_drops_the_oldest_waiting_samples_and_counts_them(setti
         assert published_batches(service.link)[1].rows == 2
 
 
+async def test_a_spool_is_not_full_of_batches_that_the_cluster_has(settings, frames, monkeypatch):
+    """They are deleted before it is asked for room: what waits need not wait for one flush more."""
+    async with running(settings.model_copy(update={"spool_size": 1})) as service:
+        await introduce(service, frames)
+        await receive(service, frames.packet(0, (0, 1.0), program=NUMBER))
+        await until(lambda: published_batches(service.link))
+        (batch,) = published_batches(service.link)
+        append, put_off = service.stores.spool.append, []
+
+        def noted(*arguments, **more):
+            put_off.append(service.metrics.value("spool_full"))
+            append(*arguments, **more)
+
+        async with service._flushing:
+            await receive(service, frames.packet(1, (10 * S, 1.0), clock=10 * S, program=NUMBER))
+            await send(service, topics.acks("p"), Ack(VERSION, "p", batch.epoch, "traffic", batch.sequence))
+            assert service.fleet.waits
+            before = service.metrics.value("spool_full")
+            monkeypatch.setattr(service.stores.spool, "append", noted)
+        await until(lambda: len(published_batches(service.link)) > 1)
+        assert put_off[0] == before
+
+
 async def test_control_that_cannot_be_sent_is_counted(settings, frames):
     async with running(settings) as service:
         await introduce(service, frames)

@@ -28,6 +28,7 @@ from tests.simulation.device_plans import (
     SAME_WITHIN_US,
 )
 from tests.simulation.hosts import WALL_BEGINS_NS
+from tests.simulation.schedules import SMALL_SPOOL
 from tests.simulation.violations import Violation, each
 
 if TYPE_CHECKING:
@@ -45,6 +46,8 @@ WRITTEN_SECONDS = 4.0
 """So long after a message was handed over, and a flush interval, it is on disk, if anything is put there then."""
 SAME_NS = int(0.8 * SAME_WITHIN_US) * 1_000
 """Copies that are handed over within so long are known as such, however long the process is busy."""
+MERGED_NS = MERGED_WITHIN_US * 1_000 + int(WRITTEN_SECONDS * SECOND_NS)
+"""Halves that are handed over within so long may be one tuple: a process that is busy handles them later, together."""
 COUNTER = "ticks"
 FEW = 3
 """Messages with a quality of service of 1, before the first of which a proxy may have had no session yet."""
@@ -223,19 +226,21 @@ def _accounts(world: World, proxy: ProxyHost, rows: Iterable[Row]) -> Iterator[V
     waits_seconds = proxy.settings.flush_interval / 1e6 + WRITTEN_SECONDS
     if plan.merges:
         waits_seconds += MERGED_WITHIN_US / 1e6
+    waits_ns = int(waits_seconds * SECOND_NS)
+    until_ns = _written_until_ns(proxy, world.loop.world.now_ns, waits_ns)
     for message in world.device_log.published:
         if message.proxy != proxy.name or (_key(message.sent) in there and not message.sent.rejected):
             continue
         handed = [found for found in message.deliveries if found.handed_ns is not None and not found.retained]
         if not handed:
-            if message.kept and message.at_ns + int(waits_seconds * SECOND_NS) <= world.loop.world.now_ns:
+            if message.kept and message.at_ns + waits_ns <= until_ns:
                 unkept.append(_shown(message))
             continue
         last = handed[-1]
         life = proxy.lives[last.process.number]
         assert last.handed_ns is not None
-        due_ns = last.handed_ns + int(waits_seconds * SECOND_NS)
-        if due_ns > world.loop.world.now_ns or (not message.kept and _died_before(due_ns, life)):
+        due_ns = last.handed_ns + waits_ns
+        if due_ns > until_ns or (not message.kept and _died_before(due_ns, life)):
             continue
         if _may_be_configured(message.sent) and _is_sampled(gridded[message.sent.mote], last):
             continue
@@ -246,26 +251,67 @@ def _accounts(world: World, proxy: ProxyHost, rows: Iterable[Row]) -> Iterator[V
     certain = [found for found in known if found.qos]
     if len(certain) > FEW and not any(found.kept for found in certain):
         yield Violation("lost", f"no broker keeps messages of devices while {proxy.name} is away")
+    halves = _merged_halves(known) if plan.merges else {}
     for (numbers, reasons), messages in missing.items():
         stream = messages[0].sent.stream
         motes = {found.sent.mote for found in messages}
         lives = [proxy.lives[number] for number in sorted(numbers)]
         counted = sum(_counted(life, reason, stream, motes) for life in lives for reason in {*reasons, DROPPED})
-        least = _least_tuples(messages, merges=plan.merges) if NOT_DEMANDED in reasons else len(messages)
+        least = _least_tuples(messages, halves)
         if least > counted:
             shown = [(*_shown(found), f"process {max(numbers)}") for found in messages]
             why = " or ".join(sorted(reasons)) or "anything"
             yield from each("lost", f"messages that are no tuples and not counted ({counted} as {why})", shown)
 
 
-def _least_tuples(messages: Iterable[Published], *, merges: bool) -> int:
-    """Return how many tuples messages are at least: two halves are one if they are merged, and count as one."""
-    return len(
-        {
-            (found.sent.mote, (found.sent.number + 1) // 2 if merges and found.sent.stream == "halves" else place)
-            for place, found in enumerate(messages)
-        }
-    )
+def _written_until_ns(proxy: ProxyHost, now_ns: int, waits_ns: int) -> int:
+    """Return until when what was due is on disk: now, or when a spool was last written to that may be full since.
+
+    A batch or two fill a small one until the cluster has them, and they are deleted. Then what waits is written soon.
+    """
+    is_small = proxy.settings.spool_size == SMALL_SPOOL
+    if not is_small or (proxy.deleted_ns + waits_ns <= now_ns and all(map(proxy.acknowledged, proxy.spooled))):
+        return now_ns
+    return max((at_ns for life in proxy.lives.values() for at_ns in life.spooled_ns), default=0)
+
+
+def _least_tuples(messages: Iterable[Published], halves: Mapping[Published, Published]) -> int:
+    """Return how many tuples messages are at least: two halves that are merged count as one, whatever becomes of it."""
+    places = {message: _handed_last(message) for message in messages}
+    merged: set[Published] = set()
+    for message in sorted(places, key=lambda each: places[each]):
+        before = halves.get(message)
+        if before in places and before not in merged:
+            merged.add(message)
+    return len(places) - len(merged)
+
+
+def _merged_halves(messages: Iterable[Published]) -> dict[Published, Published]:
+    """Return, by the later one, which messages may be halves of one tuple.
+
+    A half waits for the next message of its device with other fields, whether or not both were sent together::
+
+        messages   n=1 damp=2   (n=3) damp=4   n=5 damp=6   (n=7) damp=8      () cannot be read
+        tuples     ----------         -------------   ---          ---
+    """
+    by_mote: dict[str, list[tuple[tuple[int, int], Published]]] = defaultdict(list)
+    for message in messages:
+        handed = _handed_last(message)
+        if message.sent.stream == "halves" and not message.sent.rejected and handed[0]:
+            by_mote[message.sent.mote].append((handed, message))
+    found = {}
+    for of_mote in by_mote.values():
+        of_mote.sort(key=lambda each: each[0])
+        for ((_, first_ns), first), ((_, second_ns), second) in pairwise(of_mote):
+            if second_ns - first_ns <= MERGED_NS and first.sent.values.keys() != second.sent.values.keys():
+                found[second] = first
+    return found
+
+
+def _handed_last(message: Published) -> tuple[int, int]:
+    """Return as which of all messages one was handed over last, and when; zeros for never."""
+    handed = ((each.place, each.handed_ns or 0) for each in message.deliveries if each.place and not each.retained)
+    return max(handed, default=(0, 0))
 
 
 def _is_sampled(stamps_us: list[int], delivery: Delivery) -> bool:

@@ -133,6 +133,8 @@ class ProxyHost:
         """Why it ended by itself, by an error that is one of Fjord's own."""
         self.crashes: list[str] = []
         """The same, by another error."""
+        self.deleted_ns = 0
+        """When batches were last deleted that the cluster had acknowledged, by true time."""
         self._deleted: dict[tuple[str, str], int] = {}
         self._powered = True
         disks.give(host.name, disk)
@@ -261,6 +263,7 @@ class ProxyHost:
 
         def noted_deletion(stream: str, sequence: int) -> None:
             delete(stream, sequence)
+            self.deleted_ns = self.loop.world.now_ns
             self._deleted[spool.epoch, stream] = max(sequence, self._deleted.get((spool.epoch, stream), 0))
 
         spool.append = noted  # type: ignore[assignment, method-assign]

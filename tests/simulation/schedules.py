@@ -36,7 +36,7 @@ PERIODS_SECONDS = (1, 2, *[4] * 22)
 COMMIT_SECONDS = (4.0, *[12.0] * 4, *[24.0] * 11)
 """Between commits of the cluster, at most: mostly long, as a schedule with short ones costs a third more."""
 SMALL_SPOOL = 100_000
-"""Bytes of files, of which an empty one has 74 kB: a batch or two fill it until the cluster has them."""
+"""Bytes of files, of which an empty one has 82 kB: a batch or two fill it until the cluster has them."""
 PARTITIONS = (1, 1, 1, 2)
 """Parts in which a micro-batch reads a stream."""
 FEW_KINDS_SHARE = 0.4

@@ -14,6 +14,7 @@ from tests.simulation.bounds import Bounds
 from tests.simulation.device_log import Demanded, DeviceLog, Sent
 from tests.simulation.device_oracles import NO_NEIGHBOUR_US, _rows, device_violations
 from tests.simulation.device_plans import (
+    HALVES,
     METERS,
     UPDATES,
     DevicePlan,
@@ -25,7 +26,7 @@ from tests.simulation.device_plans import (
 from tests.simulation.forked import apart
 from tests.simulation.hosts import SECOND_NS, WALL_BEGINS_NS
 from tests.simulation.proxy_host import BatchId, Life, Spooled
-from tests.simulation.schedules import Fault, QueryPlan, drawn, stream_of
+from tests.simulation.schedules import SMALL_SPOOL, Fault, QueryPlan, drawn, stream_of
 from tests.simulation.world import World
 
 BEGAN_US = WALL_BEGINS_NS // 1_000
@@ -55,7 +56,7 @@ class Deployment:
     """What the oracle looks at: a device published 1 to 5, one a second, and each is a tuple."""
 
     def __init__(self):
-        self.now_ns = 0
+        self.now_ns = self.deleted = 0
         loop = SimpleNamespace(world=self)
         self.loop = SimpleNamespace(world=self, slow=[], unhandled=[])
         self.device_log = DeviceLog(loop)
@@ -69,7 +70,9 @@ class Deployment:
             host=self.host,
             lives={1: self.life},
             spooled={},
-            settings=SimpleNamespace(flush_interval=1_000_000),
+            settings=SimpleNamespace(flush_interval=1_000_000, spool_size=1 << 30),
+            deleted_ns=0,
+            acknowledged=lambda batch: batch.sequence <= self.deleted,
             disk=SimpleNamespace(failed={}),
         )
         self.proxies = {"p0": self.proxy}
@@ -179,6 +182,108 @@ def test_halves_that_are_merged_count_as_one_tuple(world, merges):
     assert world.found() == ([] if merges else [("lost", lost)])
     world.life.counted["device_messages_not_demanded", "halves"] = 0
     assert len(world.found()) == 1
+
+
+def publish_halves(world, *halves):
+    for number, at, readable in halves:
+        world.now_ns = int(at * SECOND_NS)
+        values = {"n": number, "warm": number + 0.25} if number % 2 else {"damp": number + 0.5}
+        world.publish(number, sent=Sent("halves", "h", number, values, "" if readable else "garbled"))
+    world.now_ns = 100 * SECOND_NS
+
+
+NOT_DEMANDED = "messages that are no tuples and not counted ({} as field_overwritten or not_demanded)"
+
+
+@pytest.mark.parametrize(
+    ("halves", "tuples"),
+    [
+        # The first of the next two is merged with a half whose own first half cannot be read.
+        ([(1, 60.0, False), (2, 60.2, True), (3, 61.0, True), (4, 61.2, False)], 1),
+        ([(1, 60.0, False), (2, 60.2, True), (3, 61.0, True), (4, 61.2, True), (5, 62.0, True)], 2),
+        ([(2, 60.2, True), (3, 61.0, False), (4, 61.2, False), (5, 61.9, True)], 1),
+        ([(1, 60.0, True), (2, 60.2, False), (3, 61.0, True)], 2),  # of the same fields
+        ([(1, 60.0, False), (2, 60.2, True), (3, 67.2, True)], 2),  # too late
+        ([(1, 60.0, True), (2, 60.2, True), (3, 61.0, True)], 2),
+    ],
+)
+def test_a_half_is_merged_with_the_next_message_that_has_other_fields(world, halves, tuples):
+    world.schedule.devices = DevicesPlan(PLAN.devices, merges=True)
+    publish_halves(world, *halves)
+    world.life.counted["frames_refused", "garbled"] = len(halves)
+    world.life.counted["device_messages_not_demanded", "halves"] = tuples
+    assert world.found() == []
+    world.life.counted["device_messages_not_demanded", "halves"] = tuples - 1
+    assert world.found() == [("lost", NOT_DEMANDED.format(tuples - 1))]
+
+
+def test_a_tuple_that_is_dropped_may_be_two_halves(world):
+    """There was no room for it; that queries read the stream makes no difference."""
+    world.schedule.devices = DevicesPlan(PLAN.devices, merges=True)
+    world.device_log.demands["p0", "halves"].append(Demanded(0, 1, any=True))
+    publish_halves(world, (1, 60.0, True), (2, 60.2, True), (3, 61.0, True), (4, 61.2, True))
+    world.life.counted["samples_dropped", "halves"] = 2
+    assert world.found() == []
+    world.life.counted["samples_dropped", "halves"] = 1
+    assert world.found() == [("lost", LOST.replace("anything", "field_overwritten").replace("0 as", "1 as"))]
+
+
+def test_halves_between_which_a_tuple_came_are_not_merged(world):
+    """Of 2 and 5 each counts, as 3 and 4 are a tuple."""
+    world.schedule.devices = DevicesPlan(PLAN.devices, merges=True)
+    publish_halves(world, (2, 60.0, True), (3, 61.0, True), (4, 61.2, True), (5, 62.0, True))
+    columns = make_columns(HALVES, [BEGAN_US + 61_000_000], ["h"], [True], {"n": [3], "warm": [3.25], "damp": [4.5]})
+    for name, stamp_us in (("fjord_previous_us", NO_NEIGHBOUR_US), ("fjord_next_us", None)):
+        columns += (make_column(name, FieldType.INTEGER, [stamp_us]),)
+    batch = Batch(VERSION, "p0", "e", "halves", 1, BEGAN_US + 61_000_000, True, 1, columns)
+    world.proxy.spooled[BatchId("p0", "e", "halves", 1)] = Spooled(encode_batch(batch), 62 * SECOND_NS)
+    world.life.counted["device_messages_not_demanded", "halves"] = 2
+    assert world.found() == []
+    world.life.counted["device_messages_not_demanded", "halves"] = 1
+    assert world.found() == [("lost", NOT_DEMANDED.format(1))]
+
+
+class TestASmallSpool:
+    """Is full from the last write on until the cluster has what is in it; what comes meanwhile waits in memory."""
+
+    @pytest.fixture
+    def world(self, world):
+        world.proxy.settings.spool_size = SMALL_SPOOL
+        world.proxy.spooled = dict(world.proxy.spooled)
+        world.life.spooled_ns = [55 * SECOND_NS]
+        world.now_ns = 58 * SECOND_NS
+        world.publish(6)
+        world.now_ns = 100 * SECOND_NS
+        return world
+
+    def test_may_be_full_while_batches_are_in_it(self, world):
+        world.deleted, world.proxy.deleted_ns = 4, 57 * SECOND_NS
+        assert world.found() == []
+
+    def test_has_been_full_until_batches_were_deleted(self, world):
+        world.deleted, world.proxy.deleted_ns = 5, 98 * SECOND_NS
+        assert world.found() == []
+
+    def test_is_written_to_soon_after_they_were(self, world):
+        world.deleted, world.proxy.deleted_ns = 5, 90 * SECOND_NS
+        assert world.found() == [("lost", LOST)]
+
+    def test_has_all_that_came_before_it_was_written_to(self, world):
+        world.deleted = 4
+        world.life.spooled_ns.append(70 * SECOND_NS)
+        assert world.found() == [("lost", LOST)]
+
+    def test_lets_messages_wait_at_the_broker(self, world):
+        published = world.device_log.published[-1]
+        published.kept = True
+        published.deliveries.clear()
+        assert world.found() == []
+        world.life.spooled_ns.append(70 * SECOND_NS)
+        assert world.found() == [("lost", NEVER)]
+
+    def test_is_no_large_one(self, world):
+        world.proxy.settings.spool_size = 1 << 30
+        assert world.found() == [("lost", LOST)]
 
 
 @pytest.mark.parametrize(("kept", "found"), [(False, []), (True, [("lost", LOST)])])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cluster.language.algebra import AntiJoin, Node, Project, Union, inputs_of
+from cluster.language.algebra import AntiJoin, Node, Project, Union, inputs_of, schema_of
 from cluster.language.errors import FjordSqlError
 from cluster.language.grouping_keys import MOST_SETS
 from cluster.language.grouping_sets import MOST_ARGUMENTS
@@ -178,3 +178,11 @@ def test_sensors_are_asked_for_what_all_sets_need() -> None:
     ]
     assert demands[0] == demands[1]
     assert demands[0]
+
+
+def test_what_is_counted_for_the_set_without_keys_has_a_name_of_its_own() -> None:
+    counted = 'FROM (SELECT lane AS "count" FROM traffic) WINDOW(RANGE 1 HOUR)'
+    found = translate(f'SELECT "count" {counted} GROUP BY ROLLUP("count")', CATALOG).node
+    for each in nodes_of(found):
+        names = [column.name for column in schema_of(each)]
+        assert len(names) == len(set(names)), names

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from importlib import resources
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +17,7 @@ from firmware_sim.lifetime.fleet_file import load_fleet, read_fleet
 from firmware_sim.lifetime.folding import FleetFolding
 from firmware_sim.lifetime.query_file import load_queries, split_queries
 from firmware_sim.lifetime.report import make_report, virtual_motes
+from firmware_sim.printing import cost_text, days_text
 from protocols.acquisition.merging import workload_for
 from protocols.errors import SettingsError
 from protocols.power.estimate import draw_mw
@@ -77,7 +79,8 @@ def test_the_report_names_the_mote_and_the_reason(fleet, queries):
     content = report.as_json()
     assert content["first"]["group"] == "shoulder"
     assert content["first"]["lifetime_days"] == min(each["lifetime_days"] for each in content["motes"])
-    assert "2.7 V with 78% of the charge unused" in content["first"]["why"]
+    assert "2.7 V with 78% of the battery's capacity unused" in content["first"]["why"]
+    assert "% of the charge that leaves the battery does so by itself, at about 14 degC" in content["first"]["why"]
     assert len(content["queries"]) == 5
     assert len(content["motes"]) == 64
     for each in content["motes"]:
@@ -176,3 +179,104 @@ def test_queries_that_are_not_utf8_are_refused_with_their_line(fleet, tmp_path):
     path.write_bytes(b"SELECT speed\nFROM traffic WHERE segment = '\xff';")
     with pytest.raises(SettingsError, match=r"line 2 of .*queries\.sql is not UTF-8"):
         load_queries(path, fleet.motes[0].description.stream)
+
+
+OFFICE = """
+name = "office"
+world = "climate"
+motes = 2
+listen = { every = "10 minutes", for = "50ms" }
+[[group]]
+name = "rooms"
+motes = ["room*"]
+preset = "telosb"
+"""
+QUERY = "-- name: q\nSELECT room, temperature FROM climate SAMPLE EVERY 1 MINUTE;\n"
+
+
+def shown(tmp_path, *more, fleet=OFFICE, query=QUERY):
+    """Return what the report prints."""
+    (tmp_path / "fleet.toml").write_text(fleet)
+    (tmp_path / "queries.sql").write_text(query)
+    files = ["--fleet", str(tmp_path / "fleet.toml"), "--queries", str(tmp_path / "queries.sql")]
+    result = CliRunner().invoke(app, ["lifetime", *files, *more])
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+def test_the_band_has_the_self_discharge_as_that_of_power_has(tmp_path):
+    first = json.loads(shown(tmp_path, "--days", "5", "--json"))["first"]
+    (mote,) = virtual_motes(fleet := read_fleet(OFFICE.replace("motes = 2", "motes = 1"), "f"), load_queries(
+        tmp_path / "queries.sql", fleet.motes[0].description.stream))  # fmt: skip
+    milliwatts = float(draw_mw(mote.profile, mote.program, mote.workload).sum())
+    processor, margin = mote.profile.processor, 1 + mote.profile.uncertainty
+    low, middle, high = (
+        mote.battery.life_seconds(milliwatts * factor, supply_v=processor.supply_v, minimum_v=processor.minimum_v)
+        for factor in (margin, 1, 1 / margin)
+    )
+    assert high / middle < 0.97 * margin, "self-discharge matters here"
+    assert first["lifetime_days_low"] / first["lifetime_days"] == pytest.approx(low / middle, rel=1e-3)
+    assert first["lifetime_days_high"] / first["lifetime_days"] == pytest.approx(high / middle, rel=1e-3)
+    assert f"{days_text(first['lifetime_days_high'])} if the draw is off by 15%" in shown(tmp_path, "--days", "5")
+
+
+SUN = OFFICE + 'battery = "nimh-aa-pair"\nsolar = { peak_mw = 500.0 }\n'
+
+
+def test_a_fleet_that_lives_for_ever_has_no_first_to_die(tmp_path):
+    words = shown(tmp_path, "--days", "2", fleet=SUN)
+    assert "no mote dies" in words
+    assert "first to die" not in words
+    assert "because" not in words
+    first = json.loads(shown(tmp_path, "--days", "2", "--json", fleet=SUN))["first"]
+    assert (first["lifetime_days"], first["lifetime_days_low"]) == (None, None)
+
+
+def test_a_query_that_lengthens_life_is_said_to(tmp_path):
+    """A mote asleep sends packets only to listen; one that samples listens after packets that it sends anyway."""
+    often = OFFICE.replace("10 minutes", "30s")
+    content = json.loads(shown(tmp_path, "--days", "2", "--json", fleet=often))
+    (query,) = content["queries"]
+    assert query["costs_days_of_first"] < -1
+    assert query["saved_mw"] < 0
+    words = shown(tmp_path, "--days", "2", fleet=often)
+    assert "nothing" not in words.split("note:")[0]
+    less = days_text(-query["costs_days_of_first"])
+    assert "gains" in words
+    assert f"without q the first mote would live {less} less, as a sleeping mote sends packets only to open" in words
+
+
+@pytest.mark.parametrize(
+    ("days", "words"),
+    [(0.01, "nothing"), (-0.01, "nothing"), (float("nan"), "nothing"), (2.0, "2.0 days"), (-2.0, "gains 2.0 days"),
+     (float("inf"), "for ever without it"), (float("-inf"), "for ever with it")],
+)  # fmt: skip
+def test_costs_in_words(days, words):
+    assert cost_text(days) == words
+
+
+@pytest.mark.parametrize("suffix", ["", "+seal"])
+def test_a_profile_is_found_beside_the_fleet(tmp_path, suffix):
+    presets = resources.files("protocols.power") / "presets"
+    folder = tmp_path / "fleets"
+    (folder / "devices").mkdir(parents=True)
+    (folder / "devices" / "mine.toml").write_text((presets / "telosb.toml").read_text())
+    (folder / "fleet.toml").write_text(OFFICE.replace('"telosb"', f'"devices/mine.toml{suffix}"'))
+    assert load_fleet(folder / "fleet.toml").motes[0].profile.name == f"telosb{suffix}"
+    (folder / "fleet.toml").write_text(OFFICE.replace('"telosb"', f'"{folder}/devices/mine.toml{suffix}"'))
+    assert load_fleet(folder / "fleet.toml").motes[0].profile.name == f"telosb{suffix}"
+    (folder / "fleet.toml").write_text(OFFICE.replace('"telosb"', '"none.toml"'))
+    with pytest.raises(SettingsError, match=rf"group\[0\].preset: .*{folder}/none.toml"):
+        load_fleet(folder / "fleet.toml")
+
+
+def test_devices_of_one_name_have_programs_of_their_own(tmp_path, queries):
+    """A profile that began as a copy of a preset may still have its name."""
+    text = (resources.files("protocols.power") / "presets" / "telosb.toml").read_text()
+    (tmp_path / "mine.toml").write_text(text.replace("bytes = { value = 116", "bytes = { value = 20"))
+    changed = FLEET.replace('preset = "nrf52840-154"\nbattery = "lisocl2-aa"', 'preset = "mine.toml"')
+    changed = changed.replace("samples_per_packet = 7", "samples_per_packet = 50")
+    fleet = read_fleet(changed, "f", tmp_path)
+    every_sample = virtual_motes(fleet, queries, pushed_down=False)
+    packets = {mote.profile.radio.max_payload_bytes: mote.program.samples_per_packet for mote in every_sample}
+    assert packets[20.0] < packets[116.0]

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
+from importlib import resources
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -129,3 +132,90 @@ def test_the_plot_has_the_point_on_its_curve(monkeypatch, tmp_path):
     panels = [each.get_window_extent() for each in (raw, events, count)]
     assert not any(legend.get_window_extent().overlaps(each) for each in panels)
     assert not legend.get_window_extent().overlaps(figure._suptitle.get_window_extent())
+
+
+@pytest.fixture
+def profile(tmp_path):
+    """Return what writes a profile: that of a TelosB with changes."""
+
+    def write(*changes):
+        text = (resources.files("protocols.power") / "presets" / "telosb.toml").read_text()
+        for before, after in changes:
+            assert before in text
+            text = text.replace(before, after)
+        (tmp_path / "mine.toml").write_text(text)
+        return str(tmp_path / "mine.toml")
+
+    return write
+
+
+def test_a_doubtful_profile_is_warned_of_beside_the_report(profile):
+    file = profile(("sleep_mw = { value = 0.0153", "sleep_mw = { value = 15.3"))
+    result = CliRunner().invoke(app, ["power", "--preset", file, "--rate", "1", "--json"])
+    assert "warning: telosb draws more asleep (15.3 mW) than idle (0.1635 mW)" in result.stderr
+    assert json.loads(result.stdout)["draw_mw"]["total"] > 15
+
+
+def test_a_battery_that_gives_nothing_is_a_reason(profile):
+    file = profile(("minimum_v = { value = 2.1", "minimum_v = { value = 3.0"))
+    shown = power("--preset", file, "--rate", "1", "--battery", "nimh-aa-pair")
+    assert "0.0 hours: even full, its voltage is not above the 3 V at which telosb stops" in " ".join(shown.split())
+    assert "between" not in shown
+
+
+def test_a_device_that_draws_nothing_lasts_for_ever_for_a_reason(tmp_path, profile):
+    text = re.sub(r"(mw = \{ value = )[0-9.]+", r"\g<1>0.0", Path(profile()).read_text())
+    (tmp_path / "none.toml").write_text(text)
+    shown = power("--preset", str(tmp_path / "none.toml"), "--rate", "1", "--battery", "ideal:100")
+    assert "for ever, as it draws nothing" in shown
+
+
+BANDED = '[[band]]\nfield = "t"\nhigh = 4.5\n'
+CHANGES = '[report]\nkind = "send_on_change"\nmaximum_silence = "10m"\n'
+
+
+@pytest.mark.parametrize(
+    ("program", "options", "warned"),
+    [
+        ("raw", ["--listen-for", "10ms"], "--listen-for has no effect without --listen-every"),
+        ("raw", ["--listen-every", "2s", "--listen-for", "10ms"], None),
+        ("raw", ["--kept", "0.5"], "--kept has no effect: the program has no bands"),
+        ("raw", ["--changed", "0.5"], "--changed has no effect: the program does not send on change"),
+        ("raw", ["--vehicles", "2"], "--vehicles has no effect: the program sends no vehicle events"),
+        ("count", ["--vehicles", "2"], "--vehicles has no effect"),
+        ("events", ["--vehicles", "2"], None),
+        (BANDED, ["--kept", "0.5"], None),
+        (CHANGES, ["--changed", "0.5"], None),
+        (CHANGES, ["--kept", "0.5"], "--kept has no effect"),
+        (CHANGES, ["--listen-every", "2s"], "--listen-every has no effect: a program file has its own listen"),
+        (CHANGES, ["--listen-for", "10ms"], "--listen-for has no effect: a program file has its own listen"),
+        (CHANGES, [], None),
+    ],
+)
+def test_an_option_without_effect_is_warned_of(tmp_path, program, options, warned):
+    arguments = ["--program", program, "--rate", "1"]
+    if "\n" in program:
+        (tmp_path / "p.toml").write_text(f'fields = ["t"]\nperiod = "10s"\n{program}')
+        arguments = ["--program", str(tmp_path / "p.toml")]
+    result = CliRunner().invoke(app, ["power", *arguments, *options])
+    assert result.exit_code == 0
+    if warned is None:
+        assert result.stderr == ""
+    else:
+        assert result.stderr.startswith(f"warning: {warned}")
+        plain = CliRunner().invoke(app, ["power", *arguments])
+        assert result.stdout == plain.stdout, "it has no effect indeed"
+
+
+def test_a_plot_of_all_three_programs_has_vehicles(tmp_path):
+    plotted = ["--plot", str(tmp_path / "plot.png")]
+    for more, warned in (([], True), (plotted, False)):
+        result = CliRunner().invoke(app, ["power", "--rate", "1", "--vehicles", "2", *more])
+        assert ("--vehicles has no effect" in result.stderr) == warned
+
+
+@pytest.mark.parametrize("option", ["--listen-every", "--listen-for"])
+def test_a_listen_window_is_longer_than_nothing(option):
+    result = CliRunner().invoke(app, ["power", "--rate", "1", "--listen-every", "2s", option, "0s"])
+    assert result.exit_code == 2
+    assert "least 1us" in result.stderr

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from firmware_sim.power.paper_programs import OVER, paper_program
@@ -53,3 +54,12 @@ def test_raw_packets_are_full_but_never_wait_for_more_than_a_second():
     assert paper_program("raw", paper, 180).samples_per_packet == 15
     assert paper_program("raw", paper, 4).samples_per_packet == 4
     assert paper_program("raw", paper, 0.1).samples_per_packet == 1
+
+
+def test_the_fastest_period_is_written_as_a_duration():
+    device = find_profile("telosb")
+    slow = msgspec.structs.replace(device, adc=msgspec.structs.replace(device.adc, latch_us=1e8))
+    for profile, period in ((slow, "1m40s"), (device, "20us")):
+        with pytest.raises(ProgramError) as caught:
+            check_program(profile, SamplingProgram(("a",), 1))
+        assert caught.value.hint == f"sample every {period} at the fastest"

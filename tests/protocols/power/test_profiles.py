@@ -5,11 +5,12 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from firmware_sim.lifetime.fleet_file import read_fleet
 from firmware_sim.power.batteries import find_battery, known_batteries
 from firmware_sim.power.program_file import read_program
 from protocols.errors import ProgramError, SettingsError
 from protocols.power.profile import Lora, lora_airtime_us
-from protocols.power.profiles import find_profile, preset_names, read_profile
+from protocols.power.profiles import doubts_about, find_profile, preset_names, read_profile
 from protocols.wire.programs import Band, ListenSchedule, Measure, Panes, SamplingProgram, SendOnChange
 
 WANTED = {
@@ -121,9 +122,100 @@ def test_a_program_file_can_express_every_program():
     (('pane = "1 minute"', 'pane = "1 parsec"'), SettingsError, "line 13 of p, field report.pane"),
     (('kind = "panes"', 'kind = "pains"'), SettingsError, "line 12 of p, field report.kind"),
     (("high =", "hihg ="), SettingsError, r"line 10 of p, field band\[0\].hihg: unknown"),
-    (('pane = "1 minute"', 'pane = "1s"'), ProgramError, "1000000 us is shorter than the 10000000 us"),
+    (('pane = "1 minute"', 'pane = "1s"'), ProgramError, "1s is shorter than the 10s"),
     (('field = "temperature"', 'field = "humidity"'), ProgramError, "does not sample it"),
 ])  # fmt: skip
 def test_mistakes_in_a_program(change, error, message):
     with pytest.raises(error, match=message):
         read_program(PROGRAM.replace(*change), "p")
+
+
+@pytest.mark.parametrize(("change", "message"), [
+    (('period = "10s"', 'period = "0s"'), "line 3 of p, field period: .*longer than 0s"),
+    (('every = "30s"', 'every = "0s"'), r"line 6 of p, field listen.every: .*longer than 0s"),
+    (('pane = "1 minute"', 'pane = "0s"'), "line 13 of p, field report.pane: .*longer than 0s"),
+    (("samples_per_packet = 4", "samples_per_packet = 0"), "line 4 of p, field samples_per_packet: .*>= 1"),
+    (("samples_per_packet = 4", "samples_per_packet = -1"), "line 4 of p, field samples_per_packet: .*>= 1"),
+    (("samples_per_packet = 4", "samples_per_packet = 2000"), "line 4 of p, field samples_per_packet: .*<= 1024"),
+    (
+        (PROGRAM[PROGRAM.index("[report]") :],
+         '[report]\nkind = "send_on_change"\nmaximum_silence = "1h"\ndead_bands = { door = -1.0 }'),
+        r"line 14 of p, field report.dead_bands.*>= 0",
+    ),
+])  # fmt: skip
+def test_amounts_that_make_no_program(change, message):
+    with pytest.raises(SettingsError, match=message):
+        read_program(PROGRAM.replace(*change), "p")
+
+
+@pytest.mark.parametrize(("change", "message", "hint"), [
+    (('listen]\nevery = "30s"\nfor = "50ms"', None), "listen: 'nevr' is not never, or a table", "did you mean never?"),
+    (('"count", "max"', '"count", "avrg"'),
+     r"line 14 of p, field report.measures\[1\]: 'avrg' is none of count, sum, sum_of_squares, min, max", None),
+    (('"count", "max"', '"conut", "max"'), r"report.measures\[0\]: 'conut' is none of", "did you mean count?"),
+    (('kind = "panes"', 'kind = "pane"'),
+     "line 12 of p, field report.kind: 'pane' is none of send_on_change, panes, vehicle_events, vehicle_count",
+     "did you mean panes?"),
+])  # fmt: skip
+def test_a_wrong_word_is_answered_with_those_that_are_allowed(change, message, hint):
+    text = PROGRAM.replace(*change) if change[1] is not None else 'fields = ["t"]\nperiod = "1s"\nlisten = "nevr"\n'
+    with pytest.raises(SettingsError, match=message) as caught:
+        read_program(text, "p")
+    assert caught.value.hint == hint
+
+
+@pytest.mark.parametrize(("change", "message", "hint"), [
+    (("supply_v = { value = 3.0", "supply_v = { value = 3300"), r"line 7 of f, field processor.supply_v: .*<= 100", ""),
+    (("clock_hz", 'minimum_v = { value = 3.1, source = "sheet" }\nclock_hz'),
+     r"line 8 of f, field processor.minimum_v: 3.1 V is above the supply of 3 V", ""),
+    (("transmit_mw = { value = 30.0", "transmit_mw = { value = 1e30"), r"radio.transmit_mw: .*<= 1000000", ""),
+    (('value = 30.0, source = "sheet"', 'value = 30.0, source = ""'), "radio.transmit_mw in f has no source", ""),
+    (('value = 30.0, source = "sheet"', "value = 30.0, source = 5"), "radio.transmit_mw in f has no source", "source"),
+    (('{ value = 0.01, source = "sheet" }', "{ value = 0.01 }"), r"^processor.sleep_mw in f has no source",
+     'write processor.sleep_mw = { value = 0.01, source = "..." }'),
+    (('0.01, source = "sheet" }', '0.01, source = "sheet", unit = "mW" }'), "processor.sleep_mw in f has 'unit'",
+     "source"),
+])  # fmt: skip
+def test_amounts_that_make_no_device(change, message, hint):
+    assert change[0] in SMALL
+    with pytest.raises(SettingsError, match=message) as caught:
+        read_profile(SMALL.replace(*change), "f")
+    assert hint in (caught.value.hint or "")
+
+
+def test_a_device_that_sleeps_dearly_is_doubted():
+    assert doubts_about(read_profile(SMALL, "f")) == []
+    (doubt,) = doubts_about(read_profile(SMALL.replace("value = 0.01", "value = 0.2"), "f"))
+    assert "small draws more asleep (0.2 mW) than idle (0.1 mW)" in doubt
+    assert not any(doubts_about(find_profile(name)) for name in preset_names())
+
+
+FLEET = 'name = "f"\nworld = "climate"\nmotes = 1\n[[group]]\nname = "g"\nmotes = ["*"]\npreset = "telosb"\n'
+
+
+@pytest.mark.parametrize(
+    ("read", "text", "message"),
+    [
+        (read_profile, PROGRAM, "f is a sampling program, not a device profile"),
+        (read_profile, FLEET, "f is a fleet, not a device profile"),
+        (read_program, SMALL, "f is a device profile, not a sampling program"),
+        (read_program, FLEET, "f is a fleet, not a sampling program"),
+        (read_fleet, SMALL, "f is a device profile, not a fleet"),
+        (read_fleet, PROGRAM, "f is a sampling program, not a fleet"),
+    ],
+)
+def test_a_file_of_another_kind_is_called_by_its_kind(read, text, message):
+    with pytest.raises(SettingsError, match=message):
+        read(text, "f")
+
+
+@pytest.mark.parametrize("name", ["ideal:1e30", "ideal:1e10"])
+def test_a_battery_is_no_power_station(name):
+    with pytest.raises(SettingsError, match="more than 1,000,000,000 mAh"):
+        find_battery(name)
+
+
+@pytest.mark.parametrize("climate", ["mean_c = -300.0", "mean_c = 1e6", "day_swing_c = 1e6", "season_swing_c = 1e6"])
+def test_no_place_is_below_absolute_zero_or_melts(climate):
+    with pytest.raises(SettingsError, match=rf"line 8 of f, field group\[0\].climate.{climate.split()[0]}: expected"):
+        read_fleet(f"{FLEET}climate = {{ {climate} }}\n", "f")

@@ -95,13 +95,14 @@ def _hasty() -> None:
 
 @PLANTS.planted("messages acknowledged before they are on disk", "a device's message outlives a kill of the proxy")
 def _early_acknowledgement() -> None:
-    from proxy.running.session_messages import SessionMessages
+    from proxy.running.session_messages import SessionMessages, _Fate
 
     handled = SessionMessages.handled
 
-    def at_once(self: SessionMessages, now_us: int) -> None:
-        handled(self, now_us)
-        self._cut = self._written = len(self._waiting)
+    def at_once(self: SessionMessages) -> None:
+        handled(self)
+        for each in self._waiting:
+            each.fate = _Fate.WRITTEN
 
     put(SessionMessages, "handled", at_once)
 

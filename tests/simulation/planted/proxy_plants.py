@@ -14,6 +14,7 @@ from proxy.fleet.stream_state import StreamState
 from proxy.motes.packet_numbers import NEXT, Advance, PacketNumbers
 from proxy.records.watermarks import MoteWatermark
 from proxy.running.unpublished import Unpublished
+from proxy.storage import flushing
 from proxy.storage.catalog_store import CatalogStore
 from proxy.storage.spool import Spool, SpooledBatch
 from tests.simulation.planted.plant import Plants, Simulation, nothing, put
@@ -55,6 +56,11 @@ def _positions_first() -> None:
         append(self, batches, progress, (), *more, **also)
 
     put(Spool, "append", twice)
+
+
+@PLANTS.planted("counts before their watermark", "a pane is counted once, also if a restart cuts off what was written")
+def _counts_first() -> None:
+    put(flushing, "_groups", lambda cut: [[each] for each in cut])
 
 
 @PLANTS.planted("dropped samples counted as seen", "COMPLETENESS counts samples that find no room")
