@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
@@ -20,6 +21,7 @@ _TO_TIMESTAMP = {
     **dict.fromkeys((FieldType.INTEGER, FieldType.REAL), _OF_NUMBER),
 }
 
+_DAY = re.compile(r"\d{4}-\d{2}-\d{2}(?:[T ][\d:.]+)?(?:Z|[+-]\d{2}:\d{2})?\Z")
 _CHAIN = (exp.LT, exp.LTE, exp.GT, exp.GTE, exp.EQ)
 
 
@@ -32,6 +34,8 @@ def converted(found: FieldType | None, wanted: Family) -> str | None:
             return "convert it: CAST(x AS text)"
         case Family.NUMBER if found in (FieldType.TIMESTAMP, FieldType.LOCAL_TIMESTAMP, FieldType.INTERVAL):
             return "EXTRACT(EPOCH FROM x) gives seconds, as a real"
+        case Family.NUMBER if found == FieldType.BOOLEAN:
+            return "COUNT(*) FILTER (WHERE x) counts where it is true; CASE WHEN x THEN 1 ELSE 0 END is a number"
         case Family.NUMBER if found == FieldType.TEXT:
             return "convert it: CAST(x AS real)"
         case _:
@@ -55,6 +59,9 @@ def reconciled(at: exp.Expr, operands: Iterable[Typed]) -> str:
             return "write low < x AND x < high, or x BETWEEN low AND high"
         return "a boolean is a condition by itself: write it alone, or behind NOT"
     if FieldType.TIMESTAMP in types:
+        days = [each.expression.this for each in values if _is_day(each.expression)]
+        if days:
+            return f"a timestamp is written TIMESTAMP '{days[0]}'"
         for other, hint in _TO_TIMESTAMP.items():
             if other in types:
                 return hint
@@ -68,6 +75,11 @@ def reconciled(at: exp.Expr, operands: Iterable[Typed]) -> str:
             if _is_number(literal.this):
                 return f"a number is written without quotes: {literal.this}"
     return "convert one of them with CAST"
+
+
+def _is_day(literal: exp.Expr) -> bool:
+    """Return whether a text begins as a timestamp does."""
+    return isinstance(literal, exp.Literal) and literal.is_string and _DAY.match(literal.this) is not None
 
 
 def _is_number(text: str) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from sqlglot import exp
 
@@ -114,11 +114,16 @@ def _count_window(node: Node, window: StreamWindow, keys: tuple[str, ...], conte
     if rows is None:
         # The last of arbitrarily many tuples: no tuple ever leaves, by group or not.
         return CountWindow(node, None)
-    context.warn(
+    context.warn(count_warning(rows, keys))
+    return PartitionedWindow(node, keys, rows, slide_rows) if keys else CountWindow(node, rows, slide_rows)
+
+
+def count_warning(rows: int, keys: Collection[str]) -> str:
+    """Return the warning about tuples with the same stamp in a window by count, of each group if there are keys."""
+    return (
         f"WINDOW({'PARTITION BY ... ' if keys else ''}ROWS {rows}) counts tuples: "
         f"where several of one {'group' if keys else 'stream'} carry the same stamp, which of them count is arbitrary"
     )
-    return PartitionedWindow(node, keys, rows, slide_rows) if keys else CountWindow(node, rows, slide_rows)
 
 
 def keys_of(

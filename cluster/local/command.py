@@ -27,7 +27,9 @@ if TYPE_CHECKING:
     from cluster.local.trying import Trial
 
 FORMATS = ("table", "json", "csv", "parquet")
-_BY_SUFFIX = {".parquet": "parquet", ".csv": "csv", ".jsonl": "json", ".ndjson": "json", ".json": "json"}
+_BY_SUFFIX = {
+    ".parquet": "parquet", ".csv": "csv", ".jsonl": "json", ".ndjson": "json", ".json": "json", ".txt": "table",
+}  # fmt: skip
 SHOWN_FROM_ROWS = 1_000_000
 """Files with fewer rows are read before a progress bar could be seen."""
 
@@ -56,12 +58,26 @@ def try_query(
             help="Unit of instants that are numbers since 1970; whole microseconds unless given.",
         ),
     ] = None,
+    time_format: Annotated[
+        list[str] | None,
+        typer.Option(metavar="[STREAM=]FORMAT", help="How instants are written, such as '%d.%m.%Y %H:%M:%S'."),
+    ] = None,
+    time_zone: Annotated[
+        list[str] | None,
+        typer.Option(metavar="[STREAM=]ZONE", help="Zone of instants without an offset; UTC unless given."),
+    ] = None,
     separator: Annotated[
-        str | None,
-        typer.Option(metavar="MARK", help="What separates values in CSV: ';', '|', tab; a comma unless given."),
+        list[str] | None,
+        typer.Option(
+            metavar="[STREAM=]MARK", help="What separates values in CSV: ';', '|', tab; a comma unless given."
+        ),
     ] = None,
     decimal: Annotated[
-        str | None, typer.Option(metavar=".|,", help="What stands before decimals in CSV; a point unless given.")
+        list[str] | None,
+        typer.Option(metavar="[STREAM=].|,", help="What stands before decimals in CSV; a point unless given."),
+    ] = None,
+    null: Annotated[
+        list[str] | None, typer.Option(metavar="WORD", help="A word in CSV that stands for NULL; again for more.")
     ] = None,
     text: Annotated[
         list[str] | None,
@@ -107,13 +123,14 @@ def try_query(
     """
     import os
 
+    from cluster.local.csv_options import CsvOptions
     from cluster.local.memory_limit import MemoryLimitError, default_limit, limited_memory
     from cluster.local.output_file import OutputFile
-    from cluster.local.tried_files import open_files, style_given, types_given
+    from cluster.local.tried_files import open_files, types_given
 
     kind = _format(format_, output)
     types = types_given(type_ or [], text or [])
-    style = style_given(separator, decimal)
+    csv = CsvOptions(separator or (), decimal or (), null or ())
     query, values = one_query(text_given(sql)), values_given(settings or [])
     written = None if output is None else OutputFile(output)
 
@@ -127,8 +144,9 @@ def try_query(
     with limited_memory(default_limit() if memory is None else memory, end):
         made = _functions(create or [], functions or [])
         opened = partial(
-            open_files, on, relation or [], time_column or [], types, made, units=time_unit or [], style=style
-        )
+            open_files, on, relation or [], time_column or [], types, made, units=time_unit or [],
+            formats=time_format or [], time_zones=time_zone or [], csv=csv,
+        )  # fmt: skip
         trial = _trial(query, values, opened)
         if written is None or output is None:
             _print(_lines(trial, kind, trial.answers()))
@@ -176,6 +194,12 @@ def _format(given: str | None, output: Path | None) -> Format:
     if given is not None and given not in FORMATS:
         raise typer.BadParameter(f"{given!r} is not one of {', '.join(FORMATS)}", param_hint="--format")
     suffix = "" if output is None else output.suffix.lower()
+    if given is None and suffix and suffix not in _BY_SUFFIX:
+        raise typer.BadParameter(
+            f"{suffix} is the suffix of no format: {', '.join(_BY_SUFFIX)} are, and --format {'|'.join(FORMATS)} "
+            "names the format of any file",
+            param_hint="--output",
+        )
     found = Format(given or _BY_SUFFIX.get(suffix, "table"))
     if found is Format.PARQUET and output is None:
         raise typer.BadParameter("a Parquet file needs a name: --output FILE", param_hint="--format")

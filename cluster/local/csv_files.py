@@ -9,17 +9,17 @@ from __future__ import annotations
 import csv
 import re
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass
-from itertools import islice
+from dataclasses import dataclass, replace
 from operator import methodcaller
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 
+from cluster.local.column_names import column_key
 from cluster.local.column_values import read_as_a_whole, read_text
-from cluster.local.errors import TableFileError, not_utf8
-from protocols.wire.names import folded
+from cluster.local.errors import TableFileError
+from cluster.local.opened_files import comment_lines, not_utf8, open_bytes, open_text, separator_line
 from protocols.wire.streams import FieldType
 
 BLOCK_BYTES = 1 << 20
@@ -41,10 +41,16 @@ class CsvStyle:
         What stands between two values: one character of ASCII.
     decimal
         What stands before the decimals of a number, a point or a comma.
+    nulls
+        Words that stand for NULL, in every column.
+    skipped
+        How many lines stand before the one with the names.
     """
 
     separator: str = ","
     decimal: str = "."
+    nulls: tuple[str, ...] = ()
+    skipped: int = 0
 
     @property
     def separators(self) -> str:
@@ -67,6 +73,24 @@ class CsvStyle:
 
 
 USUAL_STYLE = CsvStyle()
+
+
+def style_of(path: Path, given: CsvStyle) -> CsvStyle:
+    """Return how a file is written: as is given, as its name ends, and as its first lines show.
+
+    Parameters
+    ----------
+    path
+        The file.
+    given
+        What is given; a comma as a separator if none is.
+    """
+    if given.separator == USUAL_STYLE.separator and ".tsv" in path.suffixes[-2:]:
+        given = replace(given, separator="\t")
+    if (mark := separator_line(path)) is not None:
+        usual = given.separator == USUAL_STYLE.separator
+        return replace(given, separator=mark if usual else given.separator, skipped=1)
+    return replace(given, skipped=comment_lines(path, given.separator))
 
 
 def scan_csv(path: Path, as_written: Collection[str], style: CsvStyle = USUAL_STYLE) -> pl.LazyFrame:
@@ -93,7 +117,8 @@ def scan_csv(path: Path, as_written: Collection[str], style: CsvStyle = USUAL_ST
         return pl.LazyFrame(schema=dict.fromkeys(names, pl.String))
     format_: dict[str, Any] = {"glob": False, "has_header": False, "skip_lines": lines, "separator": style.separator}
     format_["decimal_comma"] = style.decimal == ","
-    written = {name: pl.String for name in names if folded(name) in as_written}
+    format_["null_values"] = list(style.nulls) or None
+    written = {name: pl.String for name in names if column_key(name) in as_written}
     guessed = pl.scan_csv(
         path, new_columns=names, infer_schema_length=None, schema_overrides=written, **format_
     ).collect_schema()  # fmt: skip
@@ -103,10 +128,16 @@ def scan_csv(path: Path, as_written: Collection[str], style: CsvStyle = USUAL_ST
 
 
 def numbered_records(path: Path, style: CsvStyle = USUAL_STYLE) -> Iterator[tuple[int, list[str]]]:
-    """Yield the values of a file's lines with the number of the line in which they end; none of blank lines."""
-    with path.open(newline="", encoding="utf-8-sig", errors="replace") as file:
+    """Yield the values of a file's rows with the number of the line in which they begin; none of rows of NULLs."""
+    without = {"", *style.nulls}
+    with open_text(path, style.skipped, errors="replace") as file:
         reader = _reader(file, style)
-        yield from ((reader.line_num, values) for values in islice(reader, 1, None) if any(values))
+        next(reader, None)
+        begins = style.skipped + reader.line_num + 1
+        for values in reader:
+            if not without.issuperset(values):
+                yield begins, values
+            begins = style.skipped + reader.line_num + 1
 
 
 def _numbers(rows: pl.LazyFrame, texts: Collection[str], style: CsvStyle) -> list[pl.Expr]:
@@ -121,14 +152,14 @@ def _numbers(rows: pl.LazyFrame, texts: Collection[str], style: CsvStyle) -> lis
 def _header(path: Path, style: CsvStyle) -> tuple[list[str], int]:
     """Return the names in the first line, and how many lines it takes."""
     try:
-        with path.open(newline="", encoding="utf-8-sig") as file:
+        with open_text(path, style.skipped) as file:
             reader = _reader(file, style)
             names = [each.strip() for each in next(reader, [])]
-            lines = reader.line_num
+            lines = style.skipped + reader.line_num
     except UnicodeDecodeError:
-        raise not_utf8(str(path), _line_not_utf8(path)) from None
+        raise not_utf8(path, _line_not_utf8(path)) from None
     except csv.Error as error:
-        raise TableFileError(f"line 1 of {path} cannot be read: {error}") from None
+        raise TableFileError(f"line {style.skipped + 1} of {path} cannot be read: {error}") from None
     if not any(names):
         raise TableFileError(f"the first line of {path} has no names", hint="the first line names the columns")
     if len(names) == 1 and _OTHER_SEPARATORS.search(names[0]):
@@ -143,10 +174,12 @@ def _header(path: Path, style: CsvStyle) -> tuple[list[str], int]:
 
 def _check(path: Path, columns: int, header_lines: int, style: CsvStyle) -> bool:
     """Return whether a file has rows; raise if one of them does not have a value for each column."""
-    number, rows = 0, False
+    number, rows = style.skipped, False
     mark = style.separator.encode()
     marks = methodcaller("count", mark)
-    with path.open("rb") as file:
+    with open_bytes(path) as file:
+        for _ in range(style.skipped):
+            file.readline()
         while block := file.read(BLOCK_BYTES):
             block += file.readline()
             if b'"' in block:
@@ -166,9 +199,9 @@ def _check(path: Path, columns: int, header_lines: int, style: CsvStyle) -> bool
 def _check_values(path: Path, columns: int, style: CsvStyle) -> bool:
     """Check a file with quotes as :func:`_check` does one without."""
     raw: list[str] = []
-    begins, rows = 1, -1
+    begins, rows = style.skipped + 1, -1
     try:
-        with path.open(newline="", encoding="utf-8-sig") as file:
+        with open_text(path, style.skipped) as file:
             reader, record = _reader(_noted(file, raw), style), style.record
             for values in reader:
                 if values and len(values) != columns:
@@ -176,10 +209,10 @@ def _check_values(path: Path, columns: int, style: CsvStyle) -> bool:
                 if any('"' in value for value in values) and not record.fullmatch("".join(raw)):
                     raise _quoted(path, begins)
                 raw.clear()
-                begins = reader.line_num + 1
+                begins = style.skipped + reader.line_num + 1
                 rows += 1
     except UnicodeDecodeError:
-        raise not_utf8(str(path), _line_not_utf8(path)) from None
+        raise not_utf8(path, _line_not_utf8(path)) from None
     except csv.Error:
         raise _quoted(path, begins) from None
     return rows > 0
@@ -200,11 +233,11 @@ def _check_text(path: Path, block: bytes, lines_before: int) -> None:
     try:
         block.decode()
     except UnicodeDecodeError as error:
-        raise not_utf8(str(path), lines_before + block.count(b"\n", 0, error.start) + 1) from None
+        raise not_utf8(path, lines_before + block.count(b"\n", 0, error.start) + 1) from None
 
 
 def _line_not_utf8(path: Path) -> int:
-    with path.open("rb") as file:
+    with open_bytes(path) as file:
         for number, line in enumerate(file, start=1):
             try:
                 line.decode()

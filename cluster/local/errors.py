@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -22,14 +23,10 @@ def explained(shown: str) -> Iterator[None]:
     """Convert errors of reading a file into Fjord's own."""
     try:
         yield
-    except OSError as error:
-        raise TableFileError(f"{shown} cannot be read: {error.strerror or error}") from None
+    except (OSError, EOFError, zlib.error) as error:  # the latter two of files that are compressed
+        reason = error.strerror if isinstance(error, OSError) else None
+        raise TableFileError(f"{shown} cannot be read: {reason or error}") from None
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
         reason = str(error).strip().partition("\n")[0][:300]
         mixed = "--text COLUMN reads values of several types as texts" if reason.startswith("cannot parse") else None
         raise TableFileError(f"{shown} cannot be read: {reason}", hint=mixed) from None
-
-
-def not_utf8(shown: str, line: int) -> TableFileError:
-    """Return the error of a file whose bytes are not text."""
-    return TableFileError(f"line {line} of {shown} is not UTF-8", hint="save the file as UTF-8")

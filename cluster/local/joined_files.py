@@ -13,7 +13,8 @@ from cluster.language.columns import Column, Schema
 from cluster.local.errors import TableFileError
 from cluster.local.stream_files import BATCH_ROWS, StreamFile, schema_of_fields
 from cluster.local.table_files import TableFile
-from cluster.local.time_units import are_mixed, mixed_units
+from cluster.local.text_cells import why_text
+from cluster.local.time_units import doubts
 from protocols.wire.streams import FieldType, StreamSchema
 
 
@@ -52,9 +53,14 @@ class JoinedFiles:
         return f"{self.tables[0].name} and {len(self.tables) - 1} more"
 
     @property
-    def unit_given(self) -> bool:
-        """Whether a unit of their instants was given."""
-        return all(each.unit_given for each in self._files)
+    def doubtful(self) -> str | None:
+        """A warning if all stamps of a file may be numbers of another unit; once they have been checked."""
+        return next((warning for each in self._files if (warning := each.doubtful)), None)
+
+    @property
+    def zone_is_unknown(self) -> bool:
+        """Whether instants of a file have no zone, and none was given for them."""
+        return any(each.zone_is_unknown for each in self._files)
 
     def schema(self, stream: str) -> StreamSchema:
         """Return the schema of their stream."""
@@ -79,10 +85,10 @@ class JoinedFiles:
         return self._in_order
 
     def _check_units(self) -> None:
-        if are_mixed(*self.span_us):
+        for doubt in doubts(*self.span_us):
             for file in self._files:
-                if early := file.early_numbers():
-                    raise mixed_units(file.name, early, ", and other files have later ones")
+                if few := file.numbers_in_doubt(doubt):
+                    raise doubt.mixed(file.name, few, in_other_files=True)
 
     def batches(self, columns: Collection[str], *, batch_rows: int = BATCH_ROWS) -> Iterator[pl.DataFrame]:
         """Yield their rows in the order of their stamps, as :meth:`StreamFile.batches` does."""
@@ -141,7 +147,9 @@ def _joined_type(first: tuple[Column, TableFile], second: tuple[Column, TableFil
     if {known.type, column.type} == {FieldType.INTEGER, FieldType.REAL}:
         return FieldType.REAL
     one, other = (each.type.value.upper() for each in (column, known))
+    hint = f"--type {known.name}=TEXT reads it as texts"
+    cause = why_text(table, column.name) or why_text(of, known.name)
     raise TableFileError(
         f"column {known.name!r} is {one} in {table.name} and {other} in {of.name}",
-        hint=f"--type {known.name}=TEXT reads it as texts",
+        hint=hint if cause is None else f"{cause}; {hint}",
     )

@@ -8,10 +8,13 @@ import polars as pl
 
 from cluster.fjord.batch import ALWAYS, START
 from cluster.language.columns import Schema
+from cluster.local.column_names import column_key
+from cluster.local.column_values import SAMPLE_ROWS
 from cluster.local.errors import TableFileError, explained
-from cluster.local.file_instants import are_numbers, instants
+from cluster.local.file_instants import Notation, are_numbers, instants, lack_zone
 from cluster.local.table_files import TableFile
-from cluster.local.time_units import NEW_YEAR_1971_US, TimeUnit, are_mixed, mixed_units
+from cluster.local.time_formats import guessed_formats
+from cluster.local.time_units import Doubt, TimeUnit, doubts, warning_of_all
 from protocols.text.plain_text import printable
 from protocols.wire.batches import DEFAULT_RATE_COLUMN
 from protocols.wire.streams import MOST_FIELDS, Field, StreamSchema
@@ -33,6 +36,8 @@ class StreamFile:
         Name of its column of instants, without regard to case; None for "time".
     unit
         Of instants that are numbers; None for microseconds, unless they cannot be.
+    notation
+        How instants are written, if more is given about that than a unit.
 
     Raises
     ------
@@ -40,11 +45,24 @@ class StreamFile:
         If it has no such column, or no other one; or if a unit is given for instants that have theirs.
     """
 
-    def __init__(self, table: TableFile, time_column: str | None = None, unit: TimeUnit | None = None) -> None:
+    def __init__(
+        self,
+        table: TableFile,
+        time_column: str | None = None,
+        unit: TimeUnit | None = None,
+        notation: Notation | None = None,
+    ) -> None:
         self.table = table
         self.time_column = _time_column(table, time_column or TIME)
         held = table.rows.collect_schema()[self.time_column]
-        found = instants(self.time_column, held, unit, table.style.decimal)
+        self.notation = notation or Notation(unit, table.style.decimal)
+        unit = self.notation.unit
+        found = instants(self.time_column, held, self.notation)
+        if found is None and self.notation.format is not None:
+            raise TableFileError(
+                f"column {self.time_column!r} of {table.name} holds {str(held).lower()}, no texts",
+                hint="leave --time-format away, or write STREAM=FORMAT to give it for another stream",
+            )
         if found is None:
             unread = "not whole numbers" if held.is_float() or held.is_decimal() else "not instants"
             raise TableFileError(
@@ -57,8 +75,9 @@ class StreamFile:
                 f"column {self.time_column!r} of {table.name} holds {str(held).lower()}, which has a unit of its own",
                 hint="leave --time-unit away, or write STREAM=UNIT to give it for another stream",
             )
-        self._unit = unit
+        self._read_as_given = unit is not None or self.notation.format is not None
         self._stamps, self._numbers = found, are_numbers(self.time_column, held)
+        self._zoneless = lack_zone(self.time_column, held, self.notation)
         self.columns: Schema = tuple(each for each in table.columns if each.name != self.time_column)
         if not 1 <= len(self.columns) <= MOST_FIELDS:
             has = f"{len(self.columns)} columns" if self.columns else "no column"
@@ -80,11 +99,6 @@ class StreamFile:
     def tables(self) -> tuple[TableFile, ...]:
         """All its files."""
         return (self.table,)
-
-    @property
-    def unit_given(self) -> bool:
-        """Whether a unit of its instants was given."""
-        return self._unit is not None
 
     @property
     def untyped(self) -> tuple[str, ...]:
@@ -110,20 +124,41 @@ class StreamFile:
         self.rows = stamps.len()
         if self.rows:
             self.span_us = (int(stamps.min()), int(stamps.max()))  # type: ignore[arg-type] # of integers, they are
-        if self.rows and are_mixed(*self.span_us) and (early := self.early_numbers(stamps)):
-            raise mixed_units(self.name, early)
+        for doubt in doubts(*self.span_us) if self.rows else []:
+            if few := self.numbers_in_doubt(doubt, stamps):
+                raise doubt.mixed(self.name, few)
         self._in_order = stamps.is_sorted()
         return self._in_order
 
-    def early_numbers(self, stamps: pl.Series | None = None) -> str:
-        """Return the places of numbers that are before 1971 as microseconds; empty if there are none."""
-        if self._unit is not None or not self.rows or self.span_us[0] >= NEW_YEAR_1971_US:
+    @property
+    def doubtful(self) -> str | None:
+        """A warning if all its stamps may be numbers of another unit, or no instants; once it has been checked."""
+        if self._read_as_given or not self.rows:
+            return None
+        warning = warning_of_all(self.name, self.time_column, *self.span_us)
+        if warning is None:
+            return None
+        with explained(self.table.name):
+            numbers = self.table.rows.select(self._numbers.all()).collect(engine="streaming").item()
+        return warning if numbers else None
+
+    @property
+    def zone_is_unknown(self) -> bool:
+        """Whether its first rows have instants without a zone, and none was given for them."""
+        if self.notation.zone is not None:
+            return False
+        with explained(self.table.name):
+            found = self.table.rows.head(SAMPLE_ROWS).select(self._zoneless.alias("zoneless")).collect()["zoneless"]
+        return bool(found.any())
+
+    def numbers_in_doubt(self, doubt: Doubt, stamps: pl.Series | None = None) -> str:
+        """Return the places of numbers that may be no microseconds; empty if there are none."""
+        if self._read_as_given or not self.rows:
             return ""
         with explained(self.table.name):
             found = self.table.rows.select(self._stamps.alias(START), self._numbers.alias("number")).collect()
-        early = (found[START] if stamps is None else stamps) < NEW_YEAR_1971_US
-        early &= found["number"]
-        return self.table.named(early, self.time_column) if early.any() else ""
+        few = doubt.concerns(found[START] if stamps is None else stamps) & found["number"]
+        return self.table.named(few, self.time_column) if few.any() else ""
 
     def batches(self, columns: Collection[str], *, batch_rows: int = BATCH_ROWS) -> Iterator[pl.DataFrame]:
         """Yield its rows in the order of their stamps: START, whether they belong to the default rate, these columns.
@@ -143,11 +178,30 @@ class StreamFile:
         count = stamps.null_count()
         rows = "1 row" if count == 1 else f"{count:,} rows"
         named = self.table.named(stamps.is_null(), self.time_column)
+        notation = self.notation
+        zone = (
+            ""
+            if notation.zone is None
+            else f", and exist in {notation.zone}: one hour a year does not, where clocks go forward"
+        )
+        hint = (
+            "instants are written as 2012-03-01T07:30:00, with or without a zone, or are numbers: whole "
+            "microseconds since 1970, unless --time-unit says what they are"
+        )
+        if notation.format is not None:
+            hint = f"instants are written as --time-format {notation.format.text!r} says"
+        elif formats := guessed_formats(self._texts(stamps.is_null())):
+            hint = " or ".join(f"--time-format '{each}'" for each in formats) + " reads them"
         return TableFileError(
             f"{rows} of {self.table.name} without an instant in column {self.time_column!r}: {named}",
-            hint="instants are written as 2012-03-01T07:30:00, with or without a zone, or are numbers: whole "
-            "microseconds since 1970, unless --time-unit says what they are",
+            hint=f"{hint}{zone}",
         )
+
+    def _texts(self, rows: pl.Series) -> list[str]:
+        """Return the texts in the column of instants of some rows."""
+        with explained(self.table.name):
+            held = self.table.rows.select(self.time_column).collect().to_series().filter(rows).drop_nulls()
+        return held.to_list() if isinstance(held.dtype, pl.String) else []
 
 
 def schema_of_fields(stream: str, columns: Schema) -> StreamSchema:
@@ -157,12 +211,12 @@ def schema_of_fields(stream: str, columns: Schema) -> StreamSchema:
 
 def _time_column(table: TableFile, name: str) -> str:
     names = table.rows.collect_schema().names()
-    folded = {each.casefold(): each for each in reversed(names)}
+    keys = {column_key(each): each for each in reversed(names)}
     if name in names:
         return name
-    if name.casefold() not in folded:
+    if column_key(name) not in keys:
         raise TableFileError(
             f"{table.name} has no column {name!r}; it has {printable(', '.join(names), lines=False)}",
             hint="--time-column NAME names the column of instants",
         )
-    return folded[name.casefold()]
+    return keys[column_key(name)]

@@ -10,18 +10,23 @@ from pathlib import Path
 import polars as pl
 
 from cluster.language.columns import Column, Schema
+from cluster.local.column_names import column_key, fault_of_column, renamed
 from cluster.local.column_values import read_as_a_whole, read_column, type_of, without_values
-from cluster.local.csv_files import USUAL_STYLE, CsvStyle, numbered_records, scan_csv
+from cluster.local.csv_files import USUAL_STYLE, CsvStyle, numbered_records, scan_csv, style_of
 from cluster.local.errors import SHOWN_ROWS, TableFileError, explained
 from cluster.local.file_instants import written_instants
 from cluster.local.json_line_files import numbered_objects, scan_json_lines
+from cluster.local.opened_files import GZIP, open_bytes
 from protocols.text.plain_text import printable
-from protocols.wire.names import folded, is_identifier, normal
-from protocols.wire.streams import RESERVED_PREFIX, FieldType
+from protocols.wire.names import folded, normal
+from protocols.wire.streams import FieldType
 
-SUFFIXES = {".csv": "CSV", ".parquet": "Parquet", ".jsonl": "JSON lines", ".ndjson": "JSON lines"}
-COMPRESSED = (".gz", ".zst", ".bz2", ".xz", ".zip")
-_MAGIC = (b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"BZh", b"\xfd7zXZ", b"PK\x03\x04")
+SUFFIXES = {
+    ".csv": "CSV", ".tsv": "CSV", ".txt": "CSV", ".parquet": "Parquet", ".jsonl": "JSON lines",
+    ".ndjson": "JSON lines", ".json": "JSON lines",
+}  # fmt: skip
+COMPRESSED = (".zst", ".bz2", ".xz", ".zip")
+_MAGIC = (b"\x28\xb5\x2f\xfd", b"BZh", b"\xfd7zXZ", b"PK\x03\x04")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -39,7 +44,7 @@ class TableFile:
     columns
         Those that FjordSQL can read; integers of any width are INTEGER, dates and times are microseconds since 1970.
     unusable
-        Names of the others.
+        By name of each of the others, why it is left out.
     untyped
         Names of columns without a value and without a given type: they are taken for TEXT.
     values
@@ -48,17 +53,30 @@ class TableFile:
         Names of columns of a JSON file that hold objects or lists.
     style
         How it is written, if it is CSV.
+    given
+        By name of a column in lower case: the type that was given for it.
+    renamed
+        By name of a column in FjordSQL: the one in the file, if that is another.
     """
 
     path: Path
     kind: str
     rows: pl.LazyFrame
     columns: Schema
-    unusable: tuple[str, ...]
+    unusable: Mapping[str, str]
     untyped: tuple[str, ...] = ()
     values: Mapping[str, pl.Expr] = field(default_factory=dict)
     nested: tuple[str, ...] = ()
     style: CsvStyle = USUAL_STYLE
+    given: Mapping[str, FieldType] = field(default_factory=dict)
+    renamed: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def note(self) -> str | None:
+        """How the file is read, if its name does not tell; else None."""
+        if ".txt" not in self.path.suffixes[-2:]:
+            return None
+        return f"{self.name} is read as CSV, values separated by {self.style.separators}"
 
     @property
     def name(self) -> str:
@@ -70,10 +88,9 @@ class TableFile:
         """The columns that are left out, in words; empty if there are none."""
         if not self.unusable:
             return ""
-        which = "its name or type" if len(self.unusable) == 1 else "their names or types"
-        names = printable(", ".join(self.unusable), lines=False)
+        names = printable(", ".join(f"{name} ({why})" for name, why in self.unusable.items()), lines=False)
         nested = "".join(f"; {self.how_nested_of(name)}" for name in self.nested[:1])
-        return f"FjordSQL cannot read {names}, because of {which}{nested}"
+        return f"FjordSQL cannot read {names}{nested}"
 
     def how_nested_of(self, column: str) -> str:
         """Return how a column of a JSON file is read that holds objects or lists, in words."""
@@ -140,7 +157,7 @@ def open_table(
     Parameters
     ----------
     path
-        A name that ends with .csv, .parquet, .jsonl or .ndjson.
+        A name that ends with one of :data:`SUFFIXES`, and perhaps .gz.
     types
         By name of a column, without regard to case: the type that its values are read as.
     instants
@@ -151,13 +168,16 @@ def open_table(
     TableFileError
         If it cannot be read.
     """
-    given = {folded(name): type_ for name, type_ in (types or {}).items()}
-    stamps = folded(instants) if instants else None
+    given = {column_key(name): type_ for name, type_ in (types or {}).items()}
+    stamps = column_key(instants) if instants else None
     with explained(str(path)):
         kind = _kind(path)
+        style = style_of(path, style) if kind == "CSV" else style
         rows = _scanned(path, kind, given, stamps, style)
-        rows = _with_normal_names(rows)
+        others = renamed(rows.collect_schema().names())
+        rows = rows.rename(others)
         dtypes = rows.collect_schema()
+        too_large = _too_large(rows, [name for name in dtypes if folded(name) not in {*given, stamps}])
         unknown = [
             name
             for name, dtype in dtypes.items()
@@ -171,10 +191,15 @@ def open_table(
             dated = read_as_a_whole(rows, written)
     usable: dict[str, Column] = {}
     values: dict[str, pl.Expr] = {}
+    unusable: dict[str, str] = {}
     for name, dtype in dtypes.items():
         key = folded(name)
         type_ = FieldType.INTEGER if name in dated else given.get(key) or type_of(dtype)
-        if type_ is None or not _nameable(name) or key in usable:
+        if (why := _fault_of(name, usable.get(column_key(name)), large=name in too_large)) is not None:
+            unusable[name] = why
+            continue
+        if type_ is None:
+            unusable[name] = _fault_of_type(dtype)
             continue
         read = (
             written_instants(pl.col(name), numbers=False)
@@ -183,6 +208,7 @@ def open_table(
         )
         if read is None:
             if key == stamps:
+                unusable[name] = _fault_of_type(dtype)
                 continue
             held = str(dtype).lower()
             raise TableFileError(
@@ -190,9 +216,11 @@ def open_table(
             )
         usable[key], values[name] = Column(name, type_), read
     known = tuple(usable.values())
-    left_out = tuple(name for name in dtypes if name not in values)
-    nested = tuple(name for name in left_out if kind == "JSON lines" and dtypes[name].is_nested() and _nameable(name))
-    table = TableFile(path, kind, rows, known, left_out, tuple(untyped), values, nested, style)
+    nested = tuple(
+        name for name in unusable if kind == "JSON lines" and dtypes[name].is_nested() and fault_of_column(name) is None
+    )
+    names = {new: name for name, new in others.items() if normal(name) != new}
+    table = TableFile(path, kind, rows, known, unusable, tuple(untyped), values, nested, style, given, names)
     for column in known:
         if column.name.casefold() in given and column.name.casefold() != stamps:
             _check_values(table, column, dtypes[column.name])
@@ -205,14 +233,17 @@ def _kind(path: Path) -> str:
         raise TableFileError(f"{path} is not a file", hint="files are read more than once: write it to a file first")
     if path.suffix.lower() in COMPRESSED:
         raise TableFileError(f"{path} is compressed", hint=f"decompress it first; {hint}")
-    kind = SUFFIXES.get(path.suffix.lower())
+    plain = path.with_suffix("") if path.suffix.lower() == ".gz" else path
+    kind = SUFFIXES.get(plain.suffix.lower())
     if kind is None:
         raise TableFileError(f"{path} is not a file that can be read as a table", hint=hint)
-    with path.open("rb") as file:
+    with path.open("rb") as raw:
+        is_gzip = raw.read(len(GZIP)) == GZIP
+    with open_bytes(path) as file:
         begins = file.read(max(map(len, _MAGIC)))
     if not begins:
         raise TableFileError(f"{path} is empty")
-    if begins.startswith(_MAGIC):
+    if begins.startswith(_MAGIC) or (is_gzip and kind == "Parquet"):
         raise TableFileError(f"{path} is compressed", hint="decompress it first")
     return kind
 
@@ -227,11 +258,31 @@ def _scanned(
     return pl.scan_parquet(path, glob=False)
 
 
-def _with_normal_names(rows: pl.LazyFrame) -> pl.LazyFrame:
-    """Return rows whose columns have names in normal form C; some systems write them in another."""
-    names = rows.collect_schema().names()
-    other = {name: normal(name) for name in names if normal(name) != name}
-    return rows.rename(other) if other and len({*map(normal, names)}) == len(names) else rows
+def _too_large(rows: pl.LazyFrame, names: Collection[str]) -> list[str]:
+    """Return which of some columns have integers that are too large for 64 bits with a sign."""
+    dtypes = rows.collect_schema()
+    found = [name for name in names if dtypes[name] in (pl.Int128, pl.UInt128)]
+    unsigned = [name for name in names if dtypes[name] == pl.UInt64]
+    if unsigned:
+        most = rows.select(pl.col(unsigned).max()).collect(engine="streaming")
+        found += [name for name in unsigned if (most[name][0] or 0) >= 2**63]
+    return found
+
+
+def _fault_of(name: str, same: Column | None, *, large: bool) -> str | None:
+    """Return why a column is left out for its name or its values; None if it is not."""
+    if same is not None:
+        only = "only in case" if folded(name) == folded(same.name) else "only in letters that FjordSQL lacks"
+        return f"its name differs from {same.name} {only}"
+    if (why := fault_of_column(name)) is not None:
+        return why
+    return f"it has integers of more than 64 bits, which --type {name}=REAL reads" if large else None
+
+
+def _fault_of_type(dtype: pl.DataType) -> str:
+    if isinstance(dtype, pl.Struct):
+        return "it holds objects"
+    return "it holds lists" if dtype.is_nested() else f"it holds {str(dtype).lower()}"
 
 
 def _check_values(table: TableFile, column: Column, dtype: pl.DataType) -> None:
@@ -246,7 +297,3 @@ def _check_values(table: TableFile, column: Column, dtype: pl.DataType) -> None:
             f"column {column.name!r} of {table.name} has values that are not {column.type.value.upper()}: "
             f"{table.named(rows, column.name)}"
         )
-
-
-def _nameable(name: str) -> bool:
-    return is_identifier(name) and not name.casefold().startswith(RESERVED_PREFIX)

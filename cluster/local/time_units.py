@@ -2,10 +2,12 @@
 
 1330560000            as microseconds: 22 minutes past midnight, in 1970
 1330560060000000      as microseconds: in March 2012
+1330560060000000000   as microseconds: in the year 44133
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import StrEnum
 
 import polars as pl
@@ -15,6 +17,9 @@ from cluster.local.errors import TableFileError
 _PARTS = r"^(?<sign>[+-]?)(?<whole>\d+)(?:[.](?<rest>\d+))?$"
 NEW_YEAR_1971_US = 31_536_000_000_000
 """Seconds and milliseconds that are taken for microseconds are earlier, until the year 2969."""
+NEW_YEAR_2262_US = 9_214_646_400_000_000
+"""Nanoseconds that are taken for microseconds are later, from April 1970 on."""
+_ADVICE = "--time-unit s (ms, us or ns) says what numbers are"
 
 
 class TimeUnit(StrEnum):
@@ -56,24 +61,72 @@ class TimeUnit(StrEnum):
         return parts.select(found).to_series()
 
 
-def are_mixed(first_us: int, last_us: int) -> bool:
-    """Return whether stamps that lie between these may be numbers of several units."""
-    return first_us < NEW_YEAR_1971_US <= last_us
-
-
-def mixed_units(shown: str, few: str, beside: str = " beside later ones") -> TableFileError:
-    """Return the error of numbers that are before 1971 as microseconds, beside later stamps.
+@dataclass(frozen=True, slots=True)
+class Doubt:
+    """Why numbers may be no microseconds: as such they lie where hardly any stamp does.
 
     Parameters
     ----------
-    shown
-        The file as messages name it.
-    few
-        The places of such numbers.
-    beside
-        Where later stamps are.
+    where
+        Where they lie, in words.
+    others
+        Where others lie, in words.
+    since_us
+        The first instant that is not in doubt, or from which on all are.
+    is_early
+        Whether instants before that are in doubt.
     """
-    return TableFileError(
-        f"{shown} has stamps before 1971{beside}: {few}; whole numbers are microseconds since 1970",
-        hint="--time-unit s (ms, us or ns) says what numbers are; where there are several units, make them one",
+
+    where: str
+    others: str
+    since_us: int
+    is_early: bool
+
+    def concerns(self, stamps: pl.Series) -> pl.Series:
+        """Return which stamps are in doubt."""
+        return stamps < self.since_us if self.is_early else stamps >= self.since_us
+
+    def concerns_all(self, first_us: int, last_us: int) -> bool:
+        """Return whether all stamps between these are in doubt."""
+        return 0 <= first_us <= last_us < self.since_us if self.is_early else first_us >= self.since_us
+
+    def mixed(self, shown: str, few: str, *, in_other_files: bool = False) -> TableFileError:
+        """Return the error of numbers in doubt beside stamps that are not.
+
+        Parameters
+        ----------
+        shown
+            The file as messages name it.
+        few
+            The places of such numbers.
+        in_other_files
+            Whether the other stamps are in other files of the stream.
+        """
+        beside = f", and other files have {self.others} ones" if in_other_files else f" beside {self.others} ones"
+        return TableFileError(
+            f"{shown} has stamps {self.where}{beside}: {few}; whole numbers are microseconds since 1970",
+            hint=f"{_ADVICE}; where there are several units, make them one",
+        )
+
+
+EARLY = Doubt("before 1971", "later", NEW_YEAR_1971_US, is_early=True)
+FAR = Doubt("after 2261", "earlier", NEW_YEAR_2262_US, is_early=False)
+
+
+def doubts(first_us: int, last_us: int) -> list[Doubt]:
+    """Return why some of the stamps that lie between these may be numbers of another unit than others."""
+    return [each for each in (EARLY, FAR) if first_us < each.since_us <= last_us]
+
+
+def warning_of_all(shown: str, column: str, first_us: int, last_us: int) -> str | None:
+    """Return the warning of a file whose numbers may all be of another unit, or no instants; None if there is none."""
+    if EARLY.concerns_all(first_us, last_us):
+        lie, units = "in 1970", "s (or ms, us, ns)"
+    elif FAR.concerns_all(first_us, last_us):
+        lie, units = "after 2261", "ns (or s, ms, us)"
+    else:
+        return None
+    return (
+        f"{shown} begins and ends {lie}: whole numbers are microseconds since 1970, unless --time-unit {units} says "
+        f"what they are, or --time-column names another column than {column!r}"
     )

@@ -2,28 +2,31 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from glob import has_magic
 from pathlib import Path
 from typing import NamedTuple
+from zoneinfo import available_timezones
 
 import typer
 
 from cluster.errors import ClusterError
 from cluster.expressions.user_functions import UserFunction
-from cluster.local.csv_files import USUAL_STYLE, CsvStyle
+from cluster.local.column_names import column_key
+from cluster.local.csv_files import CsvStyle
+from cluster.local.csv_options import CsvOptions
+from cluster.local.file_instants import Notation
 from cluster.local.joined_files import JoinedFiles
 from cluster.local.stream_files import TIME, StreamFile
+from cluster.local.stream_options import named_values, of_streams
 from cluster.local.table_files import open_table
+from cluster.local.time_formats import TimeFormat
 from cluster.local.time_units import TimeUnit
 from cluster.local.tried_query import Files, StreamFiles
 from protocols.text.closeness import did_you_mean
-from protocols.wire.names import WORD, folded, normal
+from protocols.wire.names import folded
 from protocols.wire.streams import FIELD_TYPES, FieldType
 
-_NAMED = re.compile(rf"(?P<name>{WORD})=(?P<value>.+)", re.DOTALL)
-_NO_SEPARATORS = frozenset("\"'\r\n .+-_")
 _TYPES = {type_.value.upper(): type_ for type_ in FIELD_TYPES}
 
 
@@ -63,7 +66,9 @@ def open_files(
     functions: tuple[UserFunction, ...] = (),
     *,
     units: Sequence[str] = (),
-    style: CsvStyle = USUAL_STYLE,
+    formats: Sequence[str] = (),
+    time_zones: Sequence[str] = (),
+    csv: CsvOptions = CsvOptions(),  # noqa: B008 - it is frozen
 ) -> Files:
     """Open all files.
 
@@ -81,8 +86,10 @@ def open_files(
         What the query may call.
     units
         Units of instants that are numbers: one for all streams, and STREAM=UNIT for some.
-    style
-        How CSV is written.
+    formats, time_zones
+        Formats of instants that are texts, and zones of instants without one, likewise.
+    csv
+        What is given about CSV.
 
     Raises
     ------
@@ -91,7 +98,7 @@ def open_files(
     ClusterError
         If a file cannot be read, or does not fit.
     """
-    streams, tables = _named(on), _named(relations)
+    streams, tables = named_values(on), named_values(relations)
     if "" in tables:
         raise typer.BadParameter("a relation has a name: NAME=FILE", param_hint="--relation")
     for same in streams.keys() & tables.keys():
@@ -102,62 +109,30 @@ def open_files(
     if len(streams.get("", ("", []))[1]) > 1:
         reason = "there are two files without a name: --on STREAM=FILE names a stream"
         raise typer.BadParameter(reason, param_hint="--on")
-    stamps = _of_streams(time_columns, streams, "--time-column", "columns of instants")
-    given = {key: _unit(unit) for key, unit in _of_streams(units, streams, "--time-unit", "units").items()}
+    stamps = of_streams(time_columns, streams, "--time-column", "columns of instants")
+    given = {key: _unit(unit) for key, unit in of_streams(units, streams, "--time-unit", "units").items()}
+    written = {key: _format(each) for key, each in of_streams(formats, streams, "--time-format", "formats").items()}
+    zones = {key: _zone(each) for key, each in of_streams(time_zones, streams, "--time-zone", "zones").items()}
+    styles = csv.styles({*streams, *tables})
     opened = {}
     for key, (name, paths) in streams.items():
-        instants = _Instants(stamps.get(key) or stamps.get("", TIME), given.get(key) or given.get(""))
-        opened[name] = _stream(name, paths, types, instants, style)
+        unit, format_ = given.get(key), written.get(key)
+        if unit is None and format_ is None:
+            unit, format_ = given.get(""), written.get("")
+        if unit is not None and format_ is not None:
+            raise typer.BadParameter(
+                "instants are numbers of a unit or written in a format", param_hint="--time-format"
+            )
+        instants = _Instants(stamps.get(key) or stamps.get("", TIME), unit, format_, zones.get(key) or zones.get(""))
+        opened[name] = _stream(name, paths, types, instants, styles.of(key))
     unnamed = opened.pop("", None)
-    read = {name: open_table(Path(path), types=types, style=style) for name, (path, *_) in tables.values()}
+    read = {
+        name: open_table(Path(path), types=types, style=styles.of(key)) for key, (name, (path, *_)) in tables.items()
+    }
     found = Files(opened, read, unnamed, functions)
     _check_types(types, found)
-    if style != USUAL_STYLE and all(each.kind != "CSV" for each in found.tables):
-        option = "--separator" if style.separator != USUAL_STYLE.separator else "--decimal"
-        raise typer.BadParameter("none of the files is CSV", param_hint=option)
-    return found
-
-
-def style_given(separator: str | None, decimal: str | None) -> CsvStyle:
-    """Return how CSV is written, given the options about that.
-
-    Raises
-    ------
-    typer.BadParameter
-        If there can be no such CSV.
-    """
-    mark = {"tab": "\t", "\\t": "\t", None: ","}.get(separator, separator or "")
-    point = "." if decimal is None else decimal
-    if len(mark) != 1 or not mark.isascii() or mark.isalnum() or mark in _NO_SEPARATORS:
-        reason = f"{separator!r} is not one mark that can stand between values, such as ';', '|' or tab"
-        raise typer.BadParameter(reason, param_hint="--separator")
-    if point not in {".", ","}:
-        raise typer.BadParameter(f"{decimal!r} is neither a point nor a comma", param_hint="--decimal")
-    if point == mark:
-        reason = "it separates values, too: --separator ';' (or '|', or tab) names another mark for that"
-        raise typer.BadParameter(reason, param_hint="--decimal")
-    return CsvStyle(mark, point)
-
-
-def _named(given: Sequence[str]) -> dict[str, tuple[str, list[str]]]:
-    """Return names, as they are first written, and values; by name in lower case, "" if there is none."""
-    found: dict[str, tuple[str, list[str]]] = {}
-    for each in given:
-        named = _NAMED.fullmatch(each)
-        name, value = (normal(named["name"]), named["value"]) if named else ("", each)
-        found.setdefault(folded(name), (name, []))[1].append(value)
-    return found
-
-
-def _of_streams(given: Sequence[str], streams: Mapping[str, object], option: str, what: str) -> dict[str, str]:
-    """Return what is given for all streams, and for some: by name of a stream in lower case, "" for all."""
-    found: dict[str, str] = {}
-    for key, (name, values) in _named(given).items():
-        if len(values) > 1:
-            raise typer.BadParameter(f"there are two {what} for {name or 'all streams'}", param_hint=option)
-        if key and key not in streams:
-            raise typer.BadParameter(f"--on {name}=FILE is missing", param_hint=option)
-        found[key] = normal(values[0])
+    if csv.option is not None and all(each.kind != "CSV" for each in found.tables):
+        raise typer.BadParameter("none of the files is CSV", param_hint=csv.option)
     return found
 
 
@@ -167,9 +142,25 @@ def _unit(word: str) -> TimeUnit:
     return TimeUnit(word)
 
 
+def _format(text: str) -> TimeFormat:
+    found = TimeFormat(text)
+    if (fault := found.fault) is not None:
+        raise typer.BadParameter(f"{text!r} is no format of instants: {fault}", param_hint="--time-format")
+    return found
+
+
+def _zone(name: str) -> str:
+    if name not in available_timezones():
+        hint = did_you_mean(name, available_timezones()) or "zones are called Europe/Berlin or UTC"
+        raise typer.BadParameter(f"there is no time zone {name!r}: {hint}", param_hint="--time-zone")
+    return name
+
+
 class _Instants(NamedTuple):
     column: str
     unit: TimeUnit | None
+    format: TimeFormat | None
+    zone: str | None
 
 
 def _stream(
@@ -181,7 +172,8 @@ def _stream(
         if real[number] in real[:number]:
             raise ClusterError(f"{path} is given twice for {name}", hint="its tuples would count twice")
     tables = [open_table(path, types=types, instants=instants.column, style=style) for path in paths]
-    files = [StreamFile(table, instants.column, instants.unit) for table in tables]
+    notation = Notation(instants.unit, style.decimal, instants.format, instants.zone)
+    files = [StreamFile(table, instants.column, notation=notation) for table in tables]
     return files[0] if len(files) == 1 else JoinedFiles(files)
 
 
@@ -198,7 +190,8 @@ def _matching(path: Path) -> Iterator[Path]:
 
 def _check_types(types: Mapping[str, FieldType], files: Files) -> None:
     known = [name for table in files.tables for name in table.rows.collect_schema()]
-    for name in types.keys() - {folded(each) for each in known}:
+    keys = {column_key(each) for each in known}
+    for name in [each for each in types if column_key(each) not in keys]:
         raise ClusterError(
             f"no file has a column {name!r}, which --type or --text names", hint=did_you_mean(name, known)
         )

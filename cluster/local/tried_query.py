@@ -15,6 +15,10 @@ from cluster.language.translation import Query, translate
 from cluster.local.joined_files import JoinedFiles
 from cluster.local.stream_files import StreamFile
 from cluster.local.table_files import TableFile
+from cluster.local.text_cells import why_text
+from protocols.text.plain_text import printable
+from protocols.wire.names import folded
+from protocols.wire.streams import FieldType
 
 ELSEWHERE = {
     "EVENTS": "events are detected by motes and proxies, in samples that come much faster than a file keeps them",
@@ -67,11 +71,14 @@ class TriedQuery:
         Those that files are given for, by name.
     untyped
         Warnings of columns that the query names and no file has a value of.
+    renamed
+        Notes of columns that have other names in files, which the query does not name.
     """
 
     query: Query
     streams: Mapping[str, StreamFiles]
     untyped: Sequence[str]
+    renamed: Sequence[str]
 
 
 def translate_over(sql: str, files: Files) -> TriedQuery:
@@ -91,7 +98,8 @@ def translate_over(sql: str, files: Files) -> TriedQuery:
     while True:
         untyped = [*_untyped({**streams, **files.relations}, words)]
         try:
-            return TriedQuery(translate(sql, Catalog(known).with_functions(files.functions)), streams, untyped)
+            query = translate(sql, Catalog(known).with_functions(files.functions))
+            return TriedQuery(query, streams, untyped, [*_renamed(streams, files.relations, words)])
         except FjordSqlError as error:
             unknown = _NO_STREAM.match(error.reason)
             if unknown is None:
@@ -127,19 +135,57 @@ def _with_columns(
     held = {column.name.casefold() for file in known.values() for column in file.columns}
     if missing and (missing["name"] or "").casefold() not in held:
         # A hint that lists columns would repeat them.
-        hints = [each for each in hints if each.startswith("did you mean")]
+        hints = [each for each in hints if not each.startswith("columns are")]
         hints.append("; ".join(f"{name} ({file.name}) has {_held(file)}" for name, file in known.items()))
     named = _NO_ITEM.match(error.reason)
     if named:
         tables = [each for file in known.values() for each in _tables(file) if named["name"] in each.nested]
         hints = [each.how_nested_of(named["name"]) for each in tables[:1]] or hints
+    if causes := [*_why_texts(error, known)]:
+        hints = [*causes, *(f"or {each}" for each in hints if not each.startswith("convert it: CAST"))]
+        hints = ["; ".join(hints)]
+    elif numbered := [*_numbers_beside_texts(error, known)]:
+        hints = [f"--text {name} reads it as TEXT in every file" for name in numbered]
+    for file in known.values():
+        for new, name in _tables(file)[0].renamed.items():
+            if name.casefold() in error.text.casefold():
+                hints.append(f"column '{printable(name, lines=False)}' of {file.name} is {new} in FjordSQL")
     # A column of unknown type may be the only cause of the error.
     hint = "; ".join([*untyped, " ".join(hints)] if hints else untyped)
     return FjordSqlError(error.reason, text=error.text, start=error.start, end=error.end, hint=hint or None)
 
 
+_NO_NUMBER = re.compile(
+    r"a number was expected here, but this is text|\b(text and (integer|real)|(integer|real) and text) "
+)
+
+
+def _why_texts(error: FjordSqlError, known: Mapping[str, StreamFiles | TableFile]) -> Iterator[str]:
+    """Yield why columns in the offending part of a text are TEXT, if numbers were expected there."""
+    if not _NO_NUMBER.search(error.reason):
+        return
+    words = dict.fromkeys(re.findall(r"\w+", error.offending))
+    for table in (each for file in known.values() for each in _tables(file)):
+        yield from (cause for word in words if (cause := why_text(table, word)))
+
+
+def _numbers_beside_texts(error: FjordSqlError, known: Mapping[str, StreamFiles | TableFile]) -> Iterator[str]:
+    """Yield the columns of numbers that an offending part compares with columns of texts."""
+    if not error.reason.startswith("cannot compare") or not _NO_NUMBER.search(error.reason):
+        return
+    words = {folded(word) for word in re.findall(r"\w+", error.offending)}
+    named = [each for file in known.values() for each in file.columns if folded(each.name) in words]
+    if any(each.type is FieldType.TEXT for each in named):
+        numbers = (each.name for each in named if each.type in (FieldType.INTEGER, FieldType.REAL))
+        yield from dict.fromkeys(numbers)
+
+
 def _held(file: StreamFiles | TableFile) -> str:
-    columns = ", ".join(each.name for each in file.columns)
+    names = _tables(file)[0].renamed
+    columns = ", ".join(
+        f"{each.name} ('{printable(names[each.name], lines=False)}' in the file)" if each.name in names else each.name
+        for each in file.columns
+    )
     left_out = [f" ({table.without})" for table in _tables(file)[:1] if table.unusable]
     return "".join([columns, *left_out])
 
@@ -154,6 +200,19 @@ def _untyped(known: Mapping[str, StreamFiles | TableFile], words: Collection[str
             if column.casefold() in words:
                 has = f"column {column} of {file.name} has no value, and is taken for TEXT"
                 yield f"{has}: --type {column}=REAL (or INTEGER, BOOLEAN, TEXT) sets its type"
+
+
+def _renamed(
+    streams: Mapping[str, StreamFiles], relations: Mapping[str, TableFile], words: Collection[str]
+) -> Iterator[str]:
+    """Yield notes of columns that have other names in files, unless a query knows them."""
+    for file in (*streams.values(), *relations.values()):
+        table = _tables(file)[0]
+        fields = {each.name for each in file.columns}
+        unknown = {new: name for new, name in table.renamed.items() if new in fields and new.casefold() not in words}
+        if unknown:
+            names = ", ".join(f"'{printable(name, lines=False)}' is {new}" for new, name in unknown.items())
+            yield f"{table.name}: column {names} in FjordSQL"
 
 
 def _refuse_elsewhere(sql: str) -> frozenset[str]:

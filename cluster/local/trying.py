@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 import msgspec
@@ -18,8 +19,9 @@ from cluster.language.catalog import StaticRelation
 from cluster.language.columns import Schema
 from cluster.language.walks import nodes_of
 from cluster.language.window_bounds import grid_of_answers
+from cluster.local.cut_by_time import warnings_of_time
 from cluster.local.engine import Arrival, LocalEngine
-from cluster.local.equal_stamps import without_idle_warnings
+from cluster.local.equal_stamps import warnings_of_lone_stamps, without_idle_warnings
 from cluster.local.memory_tables import MemoryTables, RelationRows
 from cluster.local.stream_files import BATCH_ROWS
 from cluster.local.table_files import TableFile
@@ -33,11 +35,9 @@ from cluster.plan.relations_read import relations_of
 from cluster.plan.rewrite import rewrite
 from cluster.plan.sized import sized
 
+_AT_TIME_ZONE = re.compile(r"\bAT\s+TIME\s+ZONE\b", re.IGNORECASE)
 QUERY = "query"
 """The name of the one query."""
-
-_ODD_US = range(100_000_000, 5_000_000_000_000)
-"""Seconds since 1970 are in this range from 1973 on, and milliseconds until 2128; as microseconds, it is early 1970."""
 
 
 class Trial:
@@ -85,7 +85,7 @@ class Trial:
         self.columns: Schema = schema_of(chosen)
         self.grid = grid_of_answers(query.node)
         self.types = {each.name: each.type for each in query.columns}
-        self.warnings = [*query.warnings, *tried.untyped]
+        self.warnings = [*query.warnings, *tried.untyped, *tried.renamed]
         self.rows = 0
         self._plan = plan
         self._files = {name: tried.streams[name] for name in sorted(self._plan.streams)}
@@ -100,17 +100,21 @@ class Trial:
         for file in self._files.values():
             in_order = file.check()
             self.rows += file.rows
-            if file.rows and not file.unit_given and all(at_us in _ODD_US for at_us in file.span_us):
+            if _AT_TIME_ZONE.search(sql) and file.rows and file.zone_is_unknown:
                 self.warnings.append(
-                    f"{file.name} begins and ends in 1970: whole numbers are microseconds since then, unless "
-                    "--time-unit s (or ms, us, ns) says what they are"
+                    f"instants of {file.name} have no zone, and are read as UTC: --time-zone Europe/Berlin reads those "
+                    "of clocks there, --time-zone UTC leaves this warning away"
                 )
+            if warning := file.doubtful:
+                self.warnings.append(warning)
             if not in_order:
                 found = f"{file.name} is not in the order of its stamps: it is sorted"
                 if len(file.tables) > 1:
                     found = f"the rows of {file.name} are not in the order of their stamps: they are sorted"
                 self.warnings.append(f"{found}, in memory as a whole")
         self.warnings = without_idle_warnings(self.warnings, query.node, self._files)
+        self.warnings += warnings_of_lone_stamps(query.node, self._files)
+        self.warnings += warnings_of_time(query.node, self._files)
 
     def answers(
         self, *, batch_rows: int = BATCH_ROWS, progress: Callable[[int], None] = lambda _: None
@@ -197,3 +201,5 @@ def _warnings(node: Node, given: Sequence[TableFile], read: Collection[TableFile
             yield f"the query reads nothing of {table.name}"
         elif table.unusable:
             yield f"{table.name}: {table.without}"
+        if table in read and table.note is not None:
+            yield table.note

@@ -283,6 +283,8 @@ def explain_query(
 ) -> None:
     """Show what a query means and how it will be run, without running it; or, with --energy, what motes would spend.
 
+    It needs a running cluster, which knows the streams: fjord query try answers a query over files without one.
+
     Of a query that runs, given by its name: what is expected of its operators, beside what they do.
     """
     from cluster.service.billing.command import asks_for_energy, print_energy

@@ -48,6 +48,38 @@ def test_other_separators(tmp_path: Path, given_as: str, mark: str) -> None:
     assert found == [{"x": 1.5, "y": None}, {"x": None, "y": "2,5"}]
 
 
+def test_each_stream_and_relation_may_be_written_in_its_own_way(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text(TEXT)
+    (tmp_path / "b.csv").write_text("time,x\n2012-03-01T07:00:00,0.5\n")
+    (tmp_path / "r.csv").write_text("sensor|km\na|3,25\n")
+    files = (
+        "--on",
+        f"a={tmp_path / 'a.csv'}",
+        "--on",
+        f"b={tmp_path / 'b.csv'}",
+        "--relation",
+        f"r={tmp_path / 'r.csv'}",
+    )
+    style = ("--separator", "A=;", "--separator", "r=|", "--decimal", "a=,", "--decimal", "r=,")
+    result = run("SELECT a.speed, b.x, r.km FROM a, b, r WHERE a.sensor = r.sensor", *files, *style, "--format", "json")
+    assert result.exit_code == 0, result.stderr
+    assert [json.loads(line)["row"] for line in result.stdout.splitlines()] == [{"speed": 1.5, "x": 0.5, "km": 3.25}]
+    for wrong, message in (("c=;", "--on c=FILE is missing"), (";", "there are two separators for all streams")):
+        refused = run("SELECT x FROM b", *files, "--separator", wrong, "--separator", "|")
+        assert refused.exit_code == 2
+        assert message in refused.stderr
+
+
+def test_lines_are_those_in_which_rows_begin(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text('time,v,note\n2012-03-01,1,"a\nb"\nnever,2,"c\n\nd"\n2012-03-02,x,\n')
+    refused = run("SELECT v FROM s", "--on", str(tmp_path / "a.csv"))
+    assert "1 row of" in refused.stderr
+    assert "line 4 ('never')" in refused.stderr
+    (tmp_path / "a.csv").write_text('time,v,note\n2012-03-01,1,"a\nb"\n2012-03-02,x,"c\nd"\n')
+    refused = run("SELECT v FROM s", "--on", str(tmp_path / "a.csv"), "--type", "v=REAL")
+    assert "line 4 ('x')" in refused.stderr
+
+
 def test_a_relation_is_written_in_the_same_way(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text(TEXT)
     (tmp_path / "r.csv").write_text("sensor;km\na;3,25\n")

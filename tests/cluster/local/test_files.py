@@ -5,6 +5,8 @@ from __future__ import annotations
 import gzip
 import os
 import re
+import shutil
+import subprocess
 from datetime import UTC, date, datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
@@ -75,7 +77,8 @@ def test_every_other_column_is_a_field(tmp_path: Path) -> None:
         {
             "Time": [SEVEN_US], "small": pl.Series([1], dtype=pl.Int8), "real": pl.Series([0.5], dtype=pl.Float32),
             "yes": [True], "text": ["a"], "day": [date(2012, 3, 1)], "odd name": [1], "list": [[1]], "fjord_x": [1],
-            "SMALL": [2],
+            "SMALL": [2], "odd_name": [3], "bytes": [b"1"], "1 (°C)": [4], "%": [5],
+            "u64": pl.Series([2**63], dtype=pl.UInt64), "fits": pl.Series([2**63 - 1], dtype=pl.UInt64),
         }
     )  # fmt: skip
     file = stream(tmp_path / "a.parquet", frame)
@@ -85,9 +88,21 @@ def test_every_other_column_is_a_field(tmp_path: Path) -> None:
         ("yes", FieldType.BOOLEAN),
         ("text", FieldType.TEXT),
         ("day", FieldType.INTEGER),
+        ("odd_name", FieldType.INTEGER),
+        ("_1_C", FieldType.INTEGER),
+        ("fits", FieldType.INTEGER),
     ]
-    assert file.table.unusable == ("odd name", "list", "fjord_x", "SMALL")
-    assert rows(file) == [(SEVEN_US, 1, 0.5, True, "a", SEVEN_US - 7 * 3_600_000_000)]
+    assert file.table.unusable == {
+        "odd name": "' ' is no letter",
+        "list": "it holds lists",
+        "fjord_x": "names that begin with fjord_ are Fjord's own",
+        "SMALL": "its name differs from small only in case",
+        "bytes": "it holds binary",
+        "%": "'%' is no letter",
+        "u64": "it has integers of more than 64 bits, which --type u64=REAL reads",
+    }
+    assert file.table.renamed == {"_1_C": "1 (°C)"}
+    assert rows(file) == [(SEVEN_US, 1, 0.5, True, "a", SEVEN_US - 7 * 3_600_000_000, 3, 4, 2**63 - 1)]
 
 
 def test_numbers_are_read_as_texts_on_request(tmp_path: Path) -> None:
@@ -184,7 +199,7 @@ def test_types_of_csv_columns_follow_from_their_values(tmp_path: Path) -> None:
         "whole": FieldType.INTEGER, "real": FieldType.REAL, "yes": FieldType.BOOLEAN, "text": FieldType.TEXT,
         "day": FieldType.INTEGER,
     }  # fmt: skip
-    assert file.table.unusable == ("huge",)
+    assert file.table.unusable == {"huge": "it has integers of more than 64 bits, which --type huge=REAL reads"}
     assert [row[1] for row in rows(file)] == [1, 2, None]
     assert [row[5] for row in rows(file)] == [SEVEN_US - 25_200_000_000, None, SEVEN_US + 61_200_000_000]
 
@@ -234,8 +249,27 @@ def test_a_text_may_be_long(tmp_path: Path) -> None:
 
 
 def test_names_are_on_one_line(tmp_path: Path) -> None:
-    table = stream(tmp_path / "a.csv", 'time,"a\nb",x\n1,1,1\n').table
-    assert table.without == r"FjordSQL cannot read a\nb, because of its name or type"
+    table = stream(tmp_path / "a.csv", 'time,"fjord_\nb",x\n1,1,1\n').table
+    assert table.without == r"FjordSQL cannot read fjord_\nb (names that begin with fjord_ are Fjord's own)"
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.jsonl", "a.parquet"])
+def test_columns_are_named_in_the_file_or_in_fjordsql(tmp_path: Path, name: str) -> None:
+    if name == "a.parquet":
+        pl.DataFrame({"Date Time": [1], "Room Temp.": [20], "größe (m)": [1.5]}).write_parquet(tmp_path / name)
+    else:
+        texts = {
+            "a.csv": "Date Time,Room Temp.,größe (m)\n1,20,1.5\n",
+            "a.jsonl": '{"Date Time": 1, "Room Temp.": 20, "größe (m)": 1.5}\n',
+        }
+        (tmp_path / name).write_text(texts[name], encoding="utf-8")
+    for time_column in ("Date Time", "date_time"):
+        for column in ("Room Temp.", "room_temp", "ROOM_TEMP"):
+            table = open_table(tmp_path / name, types={column: FieldType.TEXT}, instants=time_column)
+            assert {each.name: each.type for each in table.columns if each.name != "Date_Time"} == {
+                "Room_Temp": FieldType.TEXT, "größe_m": FieldType.REAL,
+            }  # fmt: skip
+            assert rows(StreamFile(table, time_column)) == [(1, "20", 1.5)]
 
 
 def test_blank_lines_are_no_rows(tmp_path: Path) -> None:
@@ -286,7 +320,8 @@ def test_rows_of_parquet_are_counted(tmp_path: Path) -> None:
         ("a.jsonl", '{"time": 1}\n{\n', None, "line 2 of .* is not a JSON object"),
         ("a.jsonl", "[1]\n", None, "line 1 of .* is not a JSON object"),
         ("a.parquet", "no such thing", None, "cannot be read"),
-        ("a.txt", "time,x\n1,1\n", None, "is not a file that can be read as a table"),
+        ("a.xlsx", "time,x\n1,1\n", None, "is not a file that can be read as a table"),
+        ("a.gz", "time,x\n1,1\n", None, "is not a file that can be read as a table"),
     ],
 )
 def test_a_file_that_is_no_stream_is_refused(
@@ -303,15 +338,73 @@ def test_a_file_that_is_no_stream_is_refused(
         ("a.csv", b'time,x\n1,"a"\n2,\xff\n', "line 3 of .* is not UTF-8"),
         ("a.csv", "time,x\n1,a\n".encode("utf-16"), "line 1 of .* is not UTF-8"),
         ("a.jsonl", b'{"time":1,"x":"a"}\n{"time":1,"x":"\xff"}\n', "line 2 of .* is not UTF-8"),
-        ("a.csv", gzip.compress(b"time,x\n1,2\n", mtime=0), "is compressed"),
-        ("a.jsonl", gzip.compress(b'{"time":1}\n', mtime=0), "is compressed"),
-        ("a.csv.gz", gzip.compress(b"time,x\n1,2\n", mtime=0), "is compressed"),
+        ("a.csv.gz", gzip.compress(b"time,x\n1,a\n2,\xff\n", mtime=0), "line 3 of .* is not UTF-8"),
+        ("a.csv.gz", gzip.compress(b"time,x\n1,2\n", mtime=0)[:-9], "cannot be read"),
+        ("a.jsonl.gz", b"\x1f\x8bno gzip at all", "cannot be read"),
+        ("a.csv.gz", gzip.compress(b"", mtime=0), "is empty"),
+        ("a.parquet", gzip.compress(b"PAR1", mtime=0), "is compressed"),
+        ("a.csv", b"BZh91AY", "is compressed"),
+        ("a.csv.zst", b"\x28\xb5\x2f\xfd", "is compressed"),
     ],
 )
 def test_a_file_that_is_no_text_is_refused(tmp_path: Path, name: str, content: bytes, message: str) -> None:
     (tmp_path / name).write_bytes(content)
     with pytest.raises(TableFileError, match=message):
         open_table(tmp_path / name)
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("a.tsv", "time\tx\n1\t5\n2\t6\n"),
+        ("a.csv", "sep=;\ntime;x\n1;5\n2;6\n"),
+        ("a.csv", '\ufeff"sep=;"\r\ntime;x\r\n1;5\r\n2;"6"\r\n'),
+        ("a.csv", "# station 5\n#\n# of 2012, in Bonn, by hand\ntime,x\n1,5\n2,6\n"),
+        ("a.csv", "#time,x\n1,5\n2,6\n"),
+        ("a.csv", '# "no quote\ntime,x\n1,"5"\n2,6\n'),
+        ("a.txt", "time,x\n1,5\n2,6\n"),
+        ("a.json", '{"time":1,"x":5}\n{"time":2,"x":6}\n'),
+    ],
+)
+@pytest.mark.parametrize("compressed", [False, True])
+def test_files_are_read_as_other_programs_write_them(tmp_path: Path, name: str, text: str, compressed: bool) -> None:
+    path = tmp_path / (f"{name}.gz" if compressed else name)
+    path.write_bytes(gzip.compress(text.encode(), mtime=0) if compressed else text.encode())
+    assert rows(StreamFile(open_table(path, instants="time"))) == [(1, 5), (2, 6)]
+    wrong = text.replace("6", "x")
+    path.write_bytes(gzip.compress(wrong.encode(), mtime=0) if compressed else wrong.encode())
+    if "json" not in name:
+        line = wrong.count("\n")
+        with pytest.raises(TableFileError, match=rf"values that are not REAL: line {line} \('x'\)"):
+            open_table(path, types={"x": FieldType.REAL}, instants="time")
+        path.write_text(text.replace('"6"', "6").replace("6", "6,6;6\t6"))
+        with pytest.raises(TableFileError, match=rf"line {line} of .* has [234] values"):
+            open_table(path)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "hint"),
+    [
+        ("a.csv", "time,x\n1,ä\n".encode("cp1252"), "iconv -f WINDOWS-1252 -t UTF-8 {path} > {folder}/a.utf8.csv"),
+        ("a.csv", "time,x\n1,ä\n".encode("utf-16"), "iconv -f UTF-16 -t UTF-8 {path} > {folder}/a.utf8.csv"),
+        ("a.csv", "time,x\n1,\u20ac\n".encode("utf-16-be"), "iconv -f UTF-16BE -t UTF-8 {path} > {folder}/a.utf8.csv"),
+        ("a.csv.gz", gzip.compress("time,x\n1,ä\n".encode("cp1252")),
+         "gunzip -c {path} | iconv -f WINDOWS-1252 -t UTF-8 > {folder}/a.utf8.csv"),
+        ("a.json", b'[{"time": 1, "x": 5},\n{"time": 2, "x": 6}]\n', "jq -c '.[]' {path} > {folder}/a.jsonl"),
+        ("a.jsonl", b'{\n  "time": 1,\n  "x": 5\n}\n', "jq -c '.' {path} > {folder}/a.lines.jsonl"),
+    ],
+)  # fmt: skip
+def test_a_hint_converts_what_cannot_be_read(tmp_path: Path, name: str, content: bytes, hint: str) -> None:
+    path = tmp_path / name
+    path.write_bytes(content)
+    with pytest.raises(TableFileError) as caught:
+        open_table(path)
+    command = hint.format(path=path, folder=tmp_path)
+    assert str(caught.value.hint).endswith(f": {command}")
+    if command.startswith("jq") and shutil.which("jq") is None:
+        return
+    subprocess.run(command, shell=True, check=True)
+    open_table(Path(command.rpartition("> ")[2]))
 
 
 def test_what_cannot_be_read_twice_is_refused_at_once(tmp_path: Path) -> None:

@@ -64,7 +64,8 @@ def test_a_query_that_needs_more_is_ended_with_an_error(tmp_path: Path) -> None:
     path, output = tmp_path / "day.csv", tmp_path / "answer.jsonl"
     path.write_text("time,x\n" + "".join(f"{at},{at}\n" for at in range(20_000)))
     script = "from protocols.command_line.application import main; main()"
-    arguments = ["query", "try", PRODUCT, "--on", str(path), "--memory", "400MiB", "--output", str(output)]
+    arguments = ["query", "try", PRODUCT, "--on", str(path), "--time-unit", "us", "--memory", "400MiB"]
+    arguments += ["--output", str(output)]
     ended = subprocess.run([sys.executable, "-c", script, *arguments], capture_output=True, text=True, check=False)
     assert ended.returncode == 1
     shown = " ".join(ended.stderr.split())

@@ -113,6 +113,22 @@ def test_numbers_on_both_sides_of_1971_are_refused(tmp_path: Path, name: str) ->
     assert len(stamps(tmp_path / name, US)) == 2, "a unit was given"
 
 
+def test_nanoseconds_beside_microseconds_are_refused(tmp_path: Path) -> None:
+    far = 1_709_251_200_000_000_000
+    (tmp_path / "a.csv").write_text(f"time,x\n{SEVEN_US},1\n{far},2\n")
+    pl.DataFrame({"time": [SEVEN_US, far], "x": [1, 2]}).write_parquet(tmp_path / "a.parquet")
+    for name, place in (("a.csv", "line 3"), ("a.parquet", "row 2")):
+        with pytest.raises(TableFileError, match=f"has stamps after 2261 beside earlier ones: {place} ") as caught:
+            stamps(tmp_path / name)
+        assert str(caught.value.hint).startswith("--time-unit s (ms, us or ns) says what numbers are")
+        assert stamps(tmp_path / name, US) == [SEVEN_US, far]
+    (tmp_path / "a.csv").write_text(f"time,x\n{SEVEN_US},1\n9999-12-31,2\n")
+    assert len(stamps(tmp_path / "a.csv")) == 2, "an instant that is written is in no doubt"
+    (tmp_path / "a.csv").write_text(f"time,x\n1960-01-01,1\n{SEVEN_US},2\n{far},2\n")
+    with pytest.raises(TableFileError, match="after 2261 beside earlier ones: line 4 "):
+        stamps(tmp_path / "a.csv")
+
+
 def test_rows_of_parquet_are_named_too(tmp_path: Path) -> None:
     times = [1_330_560_060_000_000, *range(1_330_560_000, 1_330_560_007)]
     pl.DataFrame({"time": times, "x": [1] * 8}).write_parquet(tmp_path / "a.parquet")

@@ -126,21 +126,94 @@ def test_parquet_holds_values_of_their_types(day: Path, tmp_path: Path) -> None:
 
 
 def test_a_file_named_by_its_format_is_written(day: Path, tmp_path: Path) -> None:
-    for name, first in (("a.jsonl", '{"start":'), ("a.txt", "start ")):
+    for name, first in (("a.jsonl", '{"start":'), ("a.txt", "start "), ("a", "start ")):
         assert run("SELECT * FROM traffic", "--on", str(day), "--output", str(tmp_path / name)).exit_code == 0
         assert (tmp_path / name).read_text().startswith(first)
 
 
+@pytest.mark.parametrize("name", ["a.xlsx", "a.csv.gz", "a.feather"])
+def test_a_suffix_of_no_format_is_refused(day: Path, tmp_path: Path, name: str) -> None:
+    query = ("SELECT * FROM traffic", "--on", str(day), "--output", str(tmp_path / name))
+    refused = run(*query)
+    assert refused.exit_code == 2
+    assert ".parquet, .csv, .jsonl, .ndjson, .json, .txt" in " ".join(refused.stderr.replace("│", " ").split())
+    assert "--format" in refused.stderr
+    assert not (tmp_path / name).exists()
+    assert run(*query, "--format", "csv").exit_code == 0
+    assert (tmp_path / name).read_text().startswith("start,end,")
+
+
+def test_a_file_of_text_is_read_as_csv_with_a_note(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("time;x\n2012-03-01;1\n")
+    found = run("SELECT x FROM s", "--on", str(tmp_path / "a.txt"), "--separator", ";")
+    assert found.exit_code == 0
+    assert found.stderr == f"warning: {tmp_path / 'a.txt'} is read as CSV, values separated by semicolons\n"
+
+
+@pytest.mark.parametrize(
+    ("sql", "hint"),
+    [
+        ('SELECT v FROM s WHERE sensor = "kitchen"', "a text goes into single quotes: 'kitchen'"),
+        ("SELECT SUM(door) AS n FROM s WINDOW(RANGE 1 HOUR)", "COUNT(*) FILTER (WHERE x) counts where it is true"),
+        ("SELECT v FROM s WHERE STAMP() > '2024-03-31 02:30'", "a timestamp is written TIMESTAMP '2024-03-31 02:30'"),
+        ("SELECT s.v FROM s, r WHERE s.v = r.v", "--text v reads it as TEXT in every file"),
+        ("SELECT s.v FROM s JOIN r ON r.id = s.sensor", "--text id reads it as TEXT in every file"),
+    ],
+)
+def test_a_hint_is_about_what_was_probably_meant(tmp_path: Path, sql: str, hint: str) -> None:
+    (tmp_path / "s.csv").write_text("time,sensor,v,door\n2024-03-01,a,1,true\n")
+    (tmp_path / "r.csv").write_text("v,id\nx,1\n")
+    result = run(sql, "--on", f"s={tmp_path / 's.csv'}", "--relation", f"r={tmp_path / 'r.csv'}")
+    assert result.exit_code == 1
+    assert hint in result.stderr.splitlines()[-1]
+
+
+def test_a_period_off_the_stamps_is_a_warning(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("time,v\n2024-03-01T00:00:03,1\n2024-03-01T00:01:03,2\n")
+    query = ("SELECT v FROM s SAMPLE EVERY 1 MINUTE", "--on", str(path))
+    result = run(*query)
+    assert (result.exit_code, result.stdout) == (0, "no rows\n")
+    assert "SAMPLE EVERY 1 MINUTE takes the tuples stamped at whole multiples of it, and" in result.stderr
+    assert "has none: its first is stamped 2024-03-01T00:00:03.000000Z" in result.stderr
+    path.write_text("time,v\n2024-03-01T00:00:03,1\n2024-03-01T00:01:00,2\n")
+    assert run(*query).stderr == ""
+
+
+def test_sessions_that_the_default_cuts_are_a_warning(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+
+    def session(last_hour: int, more: str = "") -> str:
+        hours = (f"2024-03-0{1 + hour // 24}T{hour % 24:02}:00,a\n" for hour in range(last_hour + 1))
+        path.write_text("time,sensor\n" + "".join(hours) + more)
+        sql = "SELECT sensor, COUNT(*) AS n FROM s WINDOW(SESSION GAP 1 HOUR{} PARTITION BY sensor) GROUP BY sensor"
+        found = run(sql.format(""), "--on", str(path))
+        assert found.exit_code == 0, found.stderr
+        assert run(sql.format(" MAX 7 DAYS"), "--on", str(path)).stderr == ""
+        return str(found.stderr)
+
+    assert "sessions of s are cut after 1 DAY, although tuples go on: SESSION GAP ... MAX 7 DAYS" in session(24)
+    assert session(23) == ""
+    assert session(23, "2024-03-02T00:00,b\n2024-03-03T00:00,a\n") == "", "of another sensor, and a session later"
+    others = "".join(f"2024-03-01T{hour:02}:00,b\n" for hour in range(1, 24))
+    assert session(0, f"{others}2024-03-02T00:00,a\n") == "", "the tuples between are of another sensor"
+
+
+def test_the_help_of_explain_names_what_it_needs() -> None:
+    shown = " ".join(CliRunner().invoke(app, ["query", "explain", "--help"], env={"COLUMNS": "200"}).stdout.split())
+    assert "It needs a running cluster" in shown
+
+
 def test_odd_files_are_warned_of(tmp_path: Path) -> None:
     path = tmp_path / "day.csv"
-    path.write_text("at,x y,z\n5,1,1\n3,2,2\n")
+    path.write_text("at,x y,z\n2012-03-02,1,1\n2012-03-01,2,2\n")
     result = run("SELECT z FROM s SINCE 1 HOUR AGO", "--on", str(path), "--time-column", "at", "--format", "json")
     assert [json.loads(line)["row"] for line in result.stdout.splitlines()] == [{"z": 2}, {"z": 1}]
     warned = result.stderr.splitlines()
     assert [line.startswith("warning: ") for line in warned] == [True] * 3
     for text in (
         "SINCE changes nothing here",
-        "FjordSQL cannot read x y, because of its name or type",
+        "'x y' is x_y in FjordSQL",
         "is not in the order of its stamps",
     ):
         assert sum(text in line for line in warned) == 1
@@ -232,24 +305,72 @@ def test_a_column_without_values_is_named_where_its_type_matters(tmp_path: Path,
 
 def test_columns_that_cannot_be_read_are_named_where_a_query_names_them(tmp_path: Path) -> None:
     path = tmp_path / "day.csv"
-    path.write_text(f"time,x y,z\n1,1,{2**64}\n")
+    path.write_text(f"time,%,z\n1,1,{2**64}\n")
     none_left = run("SELECT z FROM s", "--on", str(path))
     assert none_left.exit_code == 1
-    assert "no column beside 'time' that FjordSQL can read: FjordSQL cannot read x y, z, because of" in none_left.stderr
-    path.write_text(f"time,a,x y,z\n1,1,1,{2**64}\n")
+    reasons = "FjordSQL cannot read % ('%' is no letter), z (it has integers of more than 64 bits, which --type z=REAL"
+    assert f"no column beside 'time' that FjordSQL can read: {reasons} reads)" in none_left.stderr
+    path.write_text(f"time,a,%,z\n1,1,1,{2**64}\n")
     missing = run("SELECT z FROM s", "--on", str(path))
     assert missing.exit_code == 1
-    hint = f"hint:  s ({path}) has a (FjordSQL cannot read x y, z, because of their names or types)"
-    assert missing.stderr.splitlines()[-1] == hint
+    assert missing.stderr.splitlines()[-1] == f"hint:  s ({path}) has a ({reasons} reads))"
+    assert run("SELECT z FROM s", "--on", str(path), "--type", "z=REAL").exit_code == 0
+
+
+def test_no_note_is_about_the_column_of_instants(tmp_path: Path) -> None:
+    path = tmp_path / "day.csv"
+    path.write_text("Date Time,v\n2012-03-01,1\n")
+    found = run("SELECT v FROM s", "--on", str(path), "--time-column", "Date Time")
+    assert (found.exit_code, found.stderr) == (0, "")
+
+
+def test_columns_have_names_that_fjordsql_can_write(tmp_path: Path) -> None:
+    path = tmp_path / "day.csv"
+    path.write_text("time,Room Temp,v\n2012-03-01,20,1\n")
+    found = run("SELECT room_temp FROM s WHERE v = 1", "--on", str(path), "--format", "csv")
+    assert (found.stdout.splitlines()[1].split(",")[2], found.stderr) == ("20", "")
+    assert (
+        f"warning: {path}: column 'Room Temp' is Room_Temp in FjordSQL"
+        in run("SELECT v FROM s", "--on", str(path)).stderr
+    )
+    for sql in ('SELECT "Room Temp" FROM s', "SELECT room temp FROM s", "SELECT temp FROM s"):
+        refused = run(sql, "--on", str(path))
+        assert refused.exit_code == 1
+        assert "Room_Temp" in refused.stderr, sql
+
+
+def test_unsigned_integers_that_are_too_large_are_left_out(tmp_path: Path) -> None:
+    path = tmp_path / "day.parquet"
+    stamps = pl.Series([datetime(2012, 3, 1)])  # noqa: DTZ001 - it is UTC
+    pl.DataFrame({"time": stamps, "v": [1], "u": pl.Series([2**63 + 5], dtype=pl.UInt64)}).write_parquet(path)
+    found = run("SELECT v FROM s", "--on", str(path))
+    assert found.exit_code == 0
+    assert "u (it has integers of more than 64 bits, which --type u=REAL reads)" in found.stderr
+    assert "9.22" in run("SELECT u FROM s", "--on", str(path), "--type", "u=REAL").stdout
 
 
 def test_stamps_that_are_no_microseconds_are_a_warning(tmp_path: Path) -> None:
     path = tmp_path / "day.csv"
-    for first, is_odd in ((1_700_000_000, True), (1_700_000_000_000, True), (1_700_000_000_000_000, False), (0, False)):
+    for first, unit in (
+        (1_700_000_000, "s"), (1_700_000_000_000, "s"), (1_700_000_000_000_000, None), (0, "s"), (86_400_000, "s"),
+        (1_700_000_000_000_000_000, "ns"),
+    ):  # fmt: skip
         path.write_text(f"time,x\n{first},1\n{first + 60},2\n")
         result = run("SELECT x FROM s", "--on", str(path))
         assert result.exit_code == 0
-        assert ("whole numbers are microseconds" in result.stderr) == is_odd, first
+        assert ("whole numbers are microseconds" in result.stderr) == (unit is not None), first
+        assert unit is None or f"unless --time-unit {unit} (or " in result.stderr
+        assert not run("SELECT x FROM s", "--on", str(path), "--time-unit", "us").stderr
+
+
+def test_numbers_that_are_no_instants_at_all_are_a_warning(tmp_path: Path) -> None:
+    path = tmp_path / "day.csv"
+    path.write_text("time,x\n2012-03-01,20\n2012-03-02,25\n")
+    result = run("SELECT time FROM s", "--on", str(path), "--time-column", "x")
+    assert f"warning: {path} begins and ends in 1970" in result.stderr
+    assert "or --time-column names another column than 'x'" in result.stderr
+    path.write_text("time,x\n1970-01-01,20\n1970-01-02,25\n")
+    assert not run("SELECT x FROM s", "--on", str(path)).stderr, "written instants are in no doubt"
 
 
 @pytest.mark.parametrize(
@@ -265,6 +386,77 @@ def test_equal_stamps_are_warned_of_where_there_are_any(
         result = run(query, "--on", str(tmp_path / "a.csv"))
         assert result.exit_code == 0
         assert ("carry the same stamp" in result.stderr) == warned
+
+
+@pytest.mark.parametrize(
+    ("sql", "text"),
+    [
+        ("SELECT sensor, LAG(speed) OVER (PARTITION BY sensor) AS p FROM traffic", "carry the same stamp"),
+        ("SELECT s, LAG(v) OVER (PARTITION BY s) AS p FROM (SELECT sensor AS s, speed + 1 AS v FROM traffic) AS t",
+         "carry the same stamp"),
+        ("SELECT COUNT(*) AS n FROM traffic WINDOW(PARTITION BY sensor ROWS 2)", "counts tuples"),
+    ],
+)  # fmt: skip
+def test_a_column_that_a_query_leaves_out_makes_no_equal_stamps(tmp_path: Path, sql: str, text: str) -> None:
+    (tmp_path / "a.csv").write_text(
+        "time,sensor,speed,w\n2024-03-01T00:00,a,1,1\n2024-03-01T00:01,b,2,1\n2024-03-01T00:01,a,2,1\n"
+    )
+    (tmp_path / "b.csv").write_text((tmp_path / "a.csv").read_text() + "2024-03-01T00:01,a,3,1\n")
+    for name, warned in (("a.csv", False), ("b.csv", True)):
+        result = run(sql, "--on", str(tmp_path / name))
+        assert result.exit_code == 0, result.stderr
+        assert (text in result.stderr) == warned, result.stderr
+
+
+def test_windows_by_count_are_warned_of_only_where_stamps_are_equal(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("time,sensor\n2024-03-01T00:00,a\n2024-03-01T00:01,b\n")
+    sql = "SELECT COUNT(*) AS n FROM s WINDOW(ROWS 2)"
+    assert run(sql, "--on", str(path)).stderr == ""
+    path.write_text("time,sensor\n2024-03-01T00:00,a\n2024-03-01T00:00,b\n")
+    assert "WINDOW(ROWS 2) counts tuples" in run(sql, "--on", str(path)).stderr
+    both = "SELECT x.n FROM (SELECT COUNT(*) AS n FROM s WINDOW(PARTITION BY sensor ROWS 2)) AS x"
+    assert run(both, "--on", str(path)).stderr == ""
+
+
+@pytest.mark.parametrize(
+    ("sql", "word"),
+    [
+        ("SELECT a.v FROM a JOIN b ON a.sensor = b.sensor", "joined"),
+        ("SELECT a.v, b.w FROM a LEFT JOIN b ON a.sensor = b.sensor", "joined"),
+        ("SELECT v FROM a WHERE sensor IN (SELECT sensor FROM b)", "looked for"),
+        ("SELECT v FROM a WHERE sensor NOT IN (SELECT sensor FROM b)", "looked for"),
+        ("SELECT sensor FROM a EXCEPT ALL SELECT sensor FROM b", "taken away"),
+        ("SELECT sensor FROM a INTERSECT ALL SELECT sensor FROM b", "kept"),
+    ],
+)
+def test_tuples_that_never_meet_are_a_warning(tmp_path: Path, sql: str, word: str) -> None:
+    (tmp_path / "a.csv").write_text("time,sensor,v\n2024-03-01T00:00,k,1\n2024-03-01T00:01,k,2\n")
+    text = "time,sensor,w\n2024-03-01T00:00:01,k,1\n2024-03-01T00:01:01,k,2\n"
+    (tmp_path / "b.csv").write_text(text)
+    files = ("--on", f"a={tmp_path / 'a.csv'}", "--on", f"b={tmp_path / 'b.csv'}")
+    result = run(sql, *files)
+    assert result.exit_code == 0, result.stderr
+    assert f"a and b have no stamp in common, and without a window tuples are {word} only among those" in result.stderr
+    assert result.stderr.count("warning: ") == 1
+    for way_out in ("WINDOW(RANGE 1 HOUR)", "ASOF JOIN", "WITHIN"):
+        assert way_out in result.stderr
+    windowed = run(
+        sql.replace("FROM b", "FROM b WINDOW(RANGE 1 HOUR)").replace("JOIN b", "JOIN b WINDOW(RANGE 1 HOUR)"), *files
+    )
+    assert (windowed.exit_code, windowed.stderr) == (0, "")
+    (tmp_path / "b.csv").write_text(f"{text}2024-03-01T00:01,k,3\n")
+    assert "no stamp in common" not in run(sql, *files).stderr
+
+
+def test_distinct_tuples_of_single_stamps_are_a_warning(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("time,sensor\n2024-03-01T00:00,k\n2024-03-01T00:01,k\n")
+    reported = "s has no two tuples with the same stamp, and without a window DISTINCT is among those"
+    assert reported in run("SELECT DISTINCT sensor FROM s", "--on", str(path)).stderr
+    assert run("SELECT DISTINCT sensor FROM s WINDOW(RANGE 1 HOUR)", "--on", str(path)).stderr == ""
+    path.write_text("time,sensor\n2024-03-01T00:00,k\n2024-03-01T00:00,k\n")
+    assert run("SELECT DISTINCT sensor FROM s", "--on", str(path)).stderr == ""
 
 
 @pytest.mark.parametrize("batch_rows", [1, 2, 3, 100])
@@ -419,7 +611,8 @@ def printing(tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
     path = tmp_path / "day.csv"
     path.write_text("time,x\n" + "".join(f"{at},{at}\n" for at in range(50_000)))
     script = "from protocols.command_line.application import main; main()"
-    command = [sys.executable, "-c", script, "query", "try", "SELECT x FROM s", "--on", str(path), "--format", "json"]
+    options = ["--on", str(path), "--time-unit", "us", "--format", "json"]
+    command = [sys.executable, "-c", script, "query", "try", "SELECT x FROM s", *options]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdout is not None
         assert process.stdout.readline().endswith(b'"row":{"x":0}}\n')

@@ -1,4 +1,4 @@
-"""The page about trying and testing queries: its commands print what is shown, and its examples run."""
+"""The pages about trying queries on files and testing them: commands print what is shown, and examples run."""
 
 from __future__ import annotations
 
@@ -13,8 +13,11 @@ from typer.testing import CliRunner
 from protocols.command_line.application import app
 
 ROOT = Path(__file__).parents[3]
-PAGE = (ROOT / "docs" / "how-to" / "try-and-test-queries.md").read_text(encoding="utf-8")
-CONSOLES = re.findall(r"^```console\n\$ (.*?)\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+PAGE, QUESTIONS = (
+    (ROOT / "docs" / "how-to" / name).read_text(encoding="utf-8")
+    for name in ("try-and-test-queries.md", "ask-your-own-files.md")
+)
+CONSOLES = re.findall(r"^```console\n\$ (.*?)\n(.*?)^```", PAGE + QUESTIONS, re.MULTILINE | re.DOTALL)
 
 
 @pytest.mark.parametrize(("command", "shown"), CONSOLES, ids=range(len(CONSOLES)))
@@ -28,6 +31,11 @@ def test_commands_print_what_is_shown(command: str, shown: str, monkeypatch: pyt
     assert result.exit_code == 0, result.output
     lines = result.stdout.splitlines()
     assert lines[: int(head) if head else None] == shown.splitlines()
+
+
+def test_the_file_that_is_asked_begins_as_is_shown() -> None:
+    (shown,) = re.findall(r"^```text\n(.*?)^```", QUESTIONS, re.MULTILINE | re.DOTALL)
+    assert (ROOT / "examples" / "files" / "rooms.csv").read_text().startswith(shown)
 
 
 def test_examples_run() -> None:
