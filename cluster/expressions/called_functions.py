@@ -2,23 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import ClassVar
 
 from sqlglot import exp
 
-
-class Log10(exp.Expression, exp.Func):
-    """``LOG10(x)``; sqlglot would make it LOG of two arguments."""
-
-
-class Log2(exp.Expression, exp.Func):
-    """``LOG2(x)``."""
-
-
-class DistanceMetres(exp.Expression, exp.Func):
-    """``DISTANCE_METRES(lat1, lon1, lat2, lon2)``."""
-
-    arg_types: ClassVar[dict[str, bool]] = {"lat1": True, "lon1": True, "lat2": True, "lon2": True}
+from cluster.scalars.scalar_function import ScalarFunction
+from cluster.scalars.table import SCALAR_FUNCTIONS
 
 
 class LeftPad(exp.Expression, exp.Func):
@@ -56,30 +46,10 @@ class RegexReplace(exp.Expression, exp.Func):
     arg_types: ClassVar[dict[str, bool]] = {"this": True, "pattern": True, "replacement": True}
 
 
-class Cotangent(exp.Expression, exp.Func):
-    """``COT(x)``."""
-
-    _sql_names: ClassVar[list[str]] = ["COT"]
-
-
 class FirstPlace(exp.Expression, exp.Func):
     """``STRPOS(x, part)``, also written ``POSITION(part IN x)``, ``INSTR(x, part)`` and ``LOCATE(part, x)``."""
 
     _sql_names: ClassVar[list[str]] = ["STRPOS", "INSTR"]
-    arg_types: ClassVar[dict[str, bool]] = {"this": True, "part": True}
-
-
-class BeginsWith(exp.Expression, exp.Func):
-    """``STARTS_WITH(x, part)``."""
-
-    _sql_names: ClassVar[list[str]] = ["STARTS_WITH", "STARTSWITH"]
-    arg_types: ClassVar[dict[str, bool]] = {"this": True, "part": True}
-
-
-class EndsWith(exp.Expression, exp.Func):
-    """``ENDS_WITH(x, part)``."""
-
-    _sql_names: ClassVar[list[str]] = ["ENDS_WITH", "ENDSWITH"]
     arg_types: ClassVar[dict[str, bool]] = {"this": True, "part": True}
 
 
@@ -151,71 +121,34 @@ class TimeLiteral(exp.Expression):
     arg_types: ClassVar[dict[str, bool]] = {"this": True, "kind": True}
 
 
-OWN_FUNCTIONS: tuple[type[exp.Func], ...] = (
-    *(Log10, Log2, DistanceMetres, LeftPad, RightPad),
-    *(Cotangent, FirstPlace, BeginsWith, EndsWith, BothTrim, LeftTrim, RightTrim),
-    *(RegexMatches, RegexExtract, RegexReplace),
+_WRITTEN_HERE: tuple[type[exp.Func], ...] = (
+    *(LeftPad, RightPad, FirstPlace, BothTrim, LeftTrim, RightTrim, RegexMatches, RegexExtract, RegexReplace),
     *(JsonValue, JsonQuery, JsonExists, JsonExtract, JsonExtractString),
 )
-"""Functions that sqlglot does not know, or reads otherwise."""
+"""Functions about which the translator has to know more than their rows say."""
 
-FUNCTIONS: dict[type[exp.Expr], str] = {
-    exp.Abs: "ABS",
-    exp.Round: "ROUND",
-    exp.Floor: "FLOOR",
-    exp.Ceil: "CEIL",
-    exp.Sign: "SIGN",
-    exp.Sqrt: "SQRT",
-    exp.Pow: "POWER",
-    exp.Ln: "LN",
-    exp.Exp: "EXP",
-    exp.Trunc: "TRUNC",
-    Log10: "LOG10",
-    Log2: "LOG2",
-    exp.Pi: "PI",
-    exp.Sin: "SIN",
-    exp.Cos: "COS",
-    exp.Tan: "TAN",
-    exp.Asin: "ASIN",
-    exp.Acos: "ACOS",
-    exp.Atan: "ATAN",
-    exp.Atan2: "ATAN2",
-    exp.Radians: "RADIANS",
-    exp.Degrees: "DEGREES",
-    Cotangent: "COT",
-    exp.Sinh: "SINH",
-    exp.Cosh: "COSH",
-    exp.Tanh: "TANH",
-    DistanceMetres: "DISTANCE_METRES",
-    exp.Least: "LEAST",
-    exp.Greatest: "GREATEST",
-    exp.Coalesce: "COALESCE",
-    exp.Nullif: "NULLIF",
-    exp.Upper: "UPPER",
-    exp.Lower: "LOWER",
-    exp.Length: "LENGTH",
-    BothTrim: "TRIM",
-    LeftTrim: "LTRIM",
-    RightTrim: "RTRIM",
-    FirstPlace: "STRPOS",
-    BeginsWith: "STARTS_WITH",
-    EndsWith: "ENDS_WITH",
-    exp.Reverse: "REVERSE",
-    exp.Substring: "SUBSTRING",
-    exp.Left: "LEFT",
-    exp.Right: "RIGHT",
-    exp.SplitPart: "SPLIT_PART",
-    exp.Replace: "REPLACE",
-    LeftPad: "LPAD",
-    RightPad: "RPAD",
-    RegexMatches: "REGEXP_LIKE",
-    RegexExtract: "REGEXP_EXTRACT",
-    RegexReplace: "REGEXP_REPLACE",
-    JsonValue: "JSON_VALUE",
-    JsonQuery: "JSON_QUERY",
-    JsonExists: "JSON_EXISTS",
-    JsonExtract: "JSON_EXTRACT",
-    JsonExtractString: "JSON_EXTRACT_STRING",
-    exp.Concat: "CONCAT",
+
+def _class_of(function: ScalarFunction) -> type[exp.Func]:
+    """Return a class for calls of a function that sqlglot does not know, or reads otherwise."""
+    parts = {
+        "__module__": __name__,
+        "_sql_names": [function.name, *function.aliases],
+        "arg_types": {slot: place < function.least for place, slot in enumerate(function.slots)},
+    }
+    return type(function.name.title().replace("_", ""), (exp.Expression, exp.Func), parts)
+
+
+_HERE = {kind.sql_name(): kind for kind in _WRITTEN_HERE}
+CLASSES: Mapping[str, type[exp.Func]] = {
+    name: _HERE.get(name) or _class_of(function) if function.own else exp.FUNCTION_BY_NAME[name]
+    for name, function in SCALAR_FUNCTIONS.items()
 }
-"""The name of each function that can be called, by sqlglot's class."""
+"""The class in sqlglot's syntax trees of each function that can be called."""
+OWN_FUNCTIONS: tuple[type[exp.Func], ...] = tuple(
+    CLASSES[name] for name, function in SCALAR_FUNCTIONS.items() if function.own
+)
+"""Functions that sqlglot does not know, or reads otherwise."""
+FUNCTIONS: dict[type[exp.Expr], ScalarFunction] = {
+    CLASSES[name]: function for name, function in SCALAR_FUNCTIONS.items()
+}
+"""Each function that can be called, by its class."""

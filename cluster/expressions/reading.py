@@ -129,7 +129,7 @@ def _made(node: exp.Expr, parts: Sequence[Expression]) -> Expression:
     if kind in WORDS:
         return chain(WORDS[kind], tuple(parts))
     if kind in FUNCTIONS:
-        return Call(FUNCTIONS[kind], tuple(parts))
+        return Call(FUNCTIONS[kind].name, tuple(parts))
     rule = _RULES.get(kind)
     if rule is None:
         raise PlanError(f"{_written(node)} cannot be evaluated")

@@ -38,10 +38,10 @@ from cluster.fjord.partial_columns import (
     partial_column,
     partial_name,
 )
-from cluster.fjord.real_values import settled
 from cluster.fjord.scalars import POLARS_TYPES
 from cluster.fjord.scaled_reals import SCALE, mean_of, mean_of_integers, mean_of_reals, sum_of, wrapped_sums
 from cluster.language.columns import AggregateCall
+from cluster.scalars.real_values import settled
 from protocols.wire.batches import EXPECTED_COLUMN, MISSING_COLUMN, SAMPLES_COLUMN
 from protocols.wire.programs import Measure
 from protocols.wire.streams import FieldType

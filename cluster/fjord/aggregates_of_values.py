@@ -20,8 +20,8 @@ from cluster.fjord.scaled_reals import (
     scaled,
     sum_of,
 )
-from cluster.language.call_limits import LONGEST_TEXT
 from cluster.language.columns import AggregateCall
+from cluster.scalars.texts import LONGEST_TEXT
 from protocols.wire.streams import FieldType
 
 

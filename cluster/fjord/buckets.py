@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from cluster.fjord.real_values import settled
+from cluster.scalars.real_values import settled
 
 
 def bucket_of(values: tuple[object, ...], buckets: int) -> int:

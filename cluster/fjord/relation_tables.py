@@ -17,13 +17,13 @@ import polars as pl
 from cluster.errors import PlanError
 from cluster.fjord.batch import ALWAYS
 from cluster.fjord.operators.lookup import LookupTable, Parts, UnreadableRelationError
-from cluster.fjord.real_values import settled_scan
 from cluster.fjord.scalars import POLARS_TYPES
 from cluster.fjord.sliced_table import SlicedTable, cut, slice_file
 from cluster.fjord.snapshot_evaluation import evaluate_snapshot, is_scan
 from cluster.language.algebra import Node, Relation, schema_of
 from cluster.language.columns import identity_of
 from cluster.plan.relations_read import MEMORY_BYTES, relations_of, slices_of
+from cluster.scalars.real_values import settled_scan
 from cluster.storage.relation_versions import RelationVersion, RelationVersions
 from cluster.storage.table_folders import relation_folder
 from protocols.text.byte_sizes import format_byte_size

@@ -18,9 +18,9 @@ import polars as pl
 
 from cluster.expressions.nodes import Among, Case, Column, Expression, Group
 from cluster.expressions.user_functions import UserFunction
-from cluster.fjord import scalar_functions as functions
-from cluster.fjord.scalar_functions import COMPARED, Membership
 from cluster.fjord.scalar_rules import Function, function_of, operands_of, series_of, value_of
+from cluster.scalars import operators as functions
+from cluster.scalars.operators import COMPARED, Membership
 
 
 @dataclass(frozen=True, slots=True)

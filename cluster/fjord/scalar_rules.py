@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping
 
 import polars as pl
 
@@ -27,16 +27,13 @@ from cluster.expressions.nodes import (
 from cluster.expressions.text import text_of
 from cluster.expressions.timestamps import interval_us, timestamp_us
 from cluster.expressions.user_functions import UserFunction
-from cluster.fjord import json_functions as documents
-from cluster.fjord import scalar_functions as functions
-from cluster.fjord import text_functions as texts
-from cluster.fjord import text_patterns as patterns
-from cluster.fjord.number_functions import NUMBER_FUNCTIONS
-from cluster.fjord.real_values import settled
-from cluster.fjord.scalar_functions import COMPARED, POLARS_TYPES, Written
-from cluster.fjord.text_parts import TEXT_PARTS
 from cluster.fjord.timestamp_functions import OF_CONSTANTS, TIMESTAMP_FUNCTIONS
 from cluster.functions.calling import CALLS
+from cluster.scalars import operators as functions
+from cluster.scalars import texts
+from cluster.scalars.operators import COMPARED, POLARS_TYPES, Written
+from cluster.scalars.real_values import settled
+from cluster.scalars.table import SCALAR_FUNCTIONS
 from protocols.wire.streams import FieldType
 
 Function = Callable[..., pl.Series]
@@ -109,7 +106,7 @@ def operands_of(node: Expression) -> tuple[Expression, ...]:
         case Chain() if len(node.parts) > 2:  # noqa: PLR2004 - a function of two computes longer ones in halves
             middle = len(node.parts) // 2
             return (_part(node, node.parts[:middle]), _part(node, node.parts[middle:]))
-        case Call() if node.function == "ROUND" or node.function in _OF_CONSTANTS:
+        case Call() if node.function in _OF_CONSTANTS:
             return node.arguments[:1]
         case Among():
             return (node.value, *(each for each in node.choices if value_of(each) is None))
@@ -150,9 +147,6 @@ def function_of(node: Expression) -> tuple[Function, Hashable]:
         case Like():
             like = (node.pattern, node.escape, node.folds)
             return texts.matching(*like), (Like, *like)
-        case Call(function="ROUND"):
-            decimals = _decimals(node)
-            return functions.round_to(decimals), ("ROUND", decimals)
         case Call() if node.function in _OF_CONSTANTS:
             constants = _constants(node)
             return _OF_CONSTANTS[node.function](*constants), (node.function, *constants)
@@ -177,24 +171,12 @@ def _constants(call: Call) -> tuple[str | int, ...]:
     return tuple(values)
 
 
-def _decimals(call: Call) -> int:
-    if len(call.arguments) == 1:
-        return 0
-    decimals = call.arguments[1]
-    if not isinstance(decimals, Literal):
-        raise PlanError(f"the number of decimals in {text_of(call)} is not a constant")
-    return int(decimals.text)
-
-
-_OF_CONSTANTS: dict[str, Callable[..., Function]] = {
-    "REGEXP_LIKE": patterns.matching,
-    "REGEXP_EXTRACT": patterns.extracting,
-    "REGEXP_REPLACE": patterns.replacing,
-    "JSON_VALUE": documents.scalars,
-    "JSON_QUERY": documents.containers,
-    "JSON_EXISTS": documents.presence,
-    "JSON_EXTRACT": documents.parts,
-    "JSON_EXTRACT_STRING": documents.texts,
+_CALLED: Mapping[str, Function] = {
+    **{name: function.compute for name, function in SCALAR_FUNCTIONS.items() if not function.of_constants},
+    **TIMESTAMP_FUNCTIONS,
+}
+_OF_CONSTANTS: Mapping[str, Callable[..., Function]] = {
+    **{name: function.compute for name, function in SCALAR_FUNCTIONS.items() if function.of_constants},
     **OF_CONSTANTS,
 }
 """Functions all of whose arguments but the first are written out."""
@@ -211,27 +193,4 @@ _SIGNS: dict[str, Function] = {
     "IS NOT DISTINCT FROM": functions.is_the_same,
     "IS DISTINCT FROM": functions.is_another,
     **COMPARED,
-}
-
-_CALLED: dict[str, Function] = {
-    "COALESCE": functions.coalesce,
-    "NULLIF": functions.null_if,
-    "ABS": functions.absolute,
-    "SIGN": functions.sign,
-    "FLOOR": functions.floor,
-    "CEIL": functions.ceil,
-    "SQRT": functions.square_root,
-    "POWER": functions.power,
-    "LN": functions.logarithm,
-    "EXP": functions.exponential,
-    **NUMBER_FUNCTIONS,
-    "LEAST": functions.least,
-    "GREATEST": functions.greatest,
-    "UPPER": texts.upper,
-    "LOWER": texts.lower,
-    "LENGTH": texts.length,
-    "SUBSTRING": texts.substring,
-    "CONCAT": texts.concatenated,
-    **TEXT_PARTS,
-    **TIMESTAMP_FUNCTIONS,
 }

@@ -1,7 +1,7 @@
 """Scalar expressions: nodes -> Polars, with one meaning everywhere.
 
 Three-valued logic; `/` is real division; division and remainder by zero are NULL; a failed cast is NULL; text is
-ordered by code point; reals are finite or NULL (:mod:`cluster.fjord.real_values`).
+ordered by code point; reals are finite or NULL (:mod:`cluster.scalars.real_values`).
 
 Comparisons of columns with constants, the most common conditions, are Polars' own, which scans of files can use.
 Other expressions are programs (:mod:`cluster.fjord.scalar_programs`) that Polars calls with the columns they read.
@@ -17,10 +17,10 @@ import polars as pl
 
 from cluster.expressions.conditions import conjuncts
 from cluster.expressions.nodes import Binary, Column, Expression, bare
-from cluster.fjord.scalar_functions import POLARS_TYPES
 from cluster.fjord.scalar_programs import Program, program_of
 from cluster.fjord.scalar_rules import value_of
 from cluster.language.columns import Scalar
+from cluster.scalars.operators import POLARS_TYPES
 
 __all__ = ["POLARS_TYPES", "compile_scalar"]
 

@@ -19,7 +19,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from cluster.fjord.rounded_once import EXACT_INTEGERS
+from cluster.scalars.rounded_once import EXACT_INTEGERS
 
 Integers = NDArray[np.int64]
 Reals = NDArray[np.float64]

@@ -2,7 +2,7 @@
 
     SELECT x || x AS x FROM (SELECT x || x AS x FROM ...)        of how many parts each x is made:  4, 2, 1
 
-A text of more parts than letters are allowed (:mod:`cluster.fjord.text_functions`) is NULL, unless its parts are empty.
+A text of more parts than letters are allowed (:mod:`cluster.scalars.texts`) is NULL, unless its parts are empty.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from collections.abc import Mapping
 from cluster.errors import PlanError
 from cluster.expressions.nodes import Among, Between, Binary, Call, Chain, Column, Expression, Like
 from cluster.expressions.walks import from_below
-from cluster.fjord.scalar_functions import COMPARED
 from cluster.language import walks
 from cluster.language.algebra import Aggregate, Node, Project, inputs_of
-from cluster.language.call_limits import LONGEST_TEXT
 from cluster.language.columns import Scalar
 from cluster.planning_budget import spend
+from cluster.scalars.operators import COMPARED
+from cluster.scalars.texts import LONGEST_TEXT
 from protocols.wire.streams import FieldType
 
 Parts = Mapping[str, int]

@@ -21,9 +21,9 @@ from cluster.expressions.timestamps import (
     SECOND_US,
     interval_iso,
 )
-from cluster.fjord.rounded_once import quotients, rounded_parts, rounded_products
-from cluster.fjord.scalar_functions import aligned
 from cluster.fjord.time_zones import local_in, local_of
+from cluster.scalars.operators import aligned
+from cluster.scalars.rounded_once import quotients, rounded_parts, rounded_products
 
 _UNIX_MONDAY_US = 3 * DAY_US
 """1970 began on a Thursday: so much earlier, a week began."""

@@ -16,15 +16,16 @@ from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
-from cluster.expressions.called_functions import JsonValue, RegexExtract, RegexReplace
+from cluster.expressions.called_functions import FUNCTIONS, JsonValue, RegexExtract, RegexReplace
 from cluster.language import row_pattern_syntax, syntax, validity_syntax
 from cluster.language.expressions import ARITHMETIC, COMPARISONS, DISTINCTIONS
-from cluster.language.functions import AGGREGATES, FUNCTIONS, RANKED, Family
+from cluster.language.functions import AGGREGATES, RANKED
 from cluster.language.json_checks import ARROWS, OF_PATHS
 from cluster.language.pattern_checks import OF_PATTERNS
 from cluster.language.quantities import CALENDAR_UNITS, DURATION_UNITS, FREQUENCY_UNITS
 from cluster.language.time_syntax import TIME_EXPRESSIONS, time_syntax
 from cluster.language.type_words import COLUMN_TYPES, FORMER_COLUMN_TYPES
+from cluster.scalars.scalar_function import Family
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

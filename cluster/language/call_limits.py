@@ -1,4 +1,4 @@
-"""Limits on arguments that are written out, and on texts that functions make."""
+"""Limits on arguments that are written out."""
 
 from __future__ import annotations
 
@@ -8,15 +8,11 @@ from sqlglot import exp
 
 from cluster.expressions.called_functions import LeftPad, RightPad
 from cluster.language.pattern_checks import OF_PATTERNS, refuse_faulty_pattern
+from cluster.scalars.numbers import MOST_DECIMALS
+from cluster.scalars.texts import LONGEST_TEXT
 
 if TYPE_CHECKING:
     from cluster.language.context import Context
-
-MOST_DECIMALS = 300
-"""The most that ROUND takes; few reals have more."""
-LONGEST_TEXT = 10_000
-"""Most code points of a text that operators and functions compute: texts that double their length again and again would
-fill the memory. A longer one is NULL, as is a number beyond the reals."""
 
 
 def refuse_beyond_limits(context: Context, call: exp.Expr) -> None:

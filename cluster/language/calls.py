@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from cluster.expressions.called_functions import TimeCall
+from cluster.expressions.called_functions import FUNCTIONS, TimeCall
 from cluster.expressions.reading import DATA_TYPES, FIELD_TYPES
 from cluster.expressions.timestamps import SHOWN_BY
 from cluster.language.arguments import (
@@ -22,14 +22,7 @@ from cluster.language.call_limits import refuse_beyond_limits
 from cluster.language.errors import FjordSqlError
 from cluster.language.foreign_functions import INSTEAD
 from cluster.language.foreign_streams import NO_ARRAYS, OF_PLACES
-from cluster.language.functions import (
-    AGGREGATES,
-    FUNCTIONS,
-    UNBOUNDED_AGGREGATES,
-    Family,
-    Function,
-    Result,
-)
+from cluster.language.functions import AGGREGATES, UNBOUNDED_AGGREGATES
 from cluster.language.syntax import (
     BEFORE_OVER,
     QUERIES,
@@ -43,6 +36,7 @@ from cluster.language.time_functions import as_timestamp
 from cluster.language.type_words import TYPE_WORDS, meant_type, written_type
 from cluster.language.typing_rules import Typed, common_unit
 from cluster.language.words import FOREIGN_OPERATORS, HYSTERESIS_SHAPE, OVER_ELSEWHERE, QUOTES
+from cluster.scalars.scalar_function import Family, Result, ScalarFunction
 from protocols.wire.streams import FieldType
 
 if TYPE_CHECKING:
@@ -105,13 +99,13 @@ def shown_as_text(typed: Typed, type_: FieldType) -> Typed:
     return Typed(call, FieldType.TEXT, nullable=typed.nullable)
 
 
-def _nullable(function: Function, typed: list[Typed]) -> bool:
+def _nullable(function: ScalarFunction, typed: list[Typed]) -> bool:
     if function.name in {"COALESCE", "LEAST", "GREATEST"}:
         return all(each.nullable for each in typed)
     return not function.null_if_null or any(each.nullable for each in typed)
 
 
-def _arguments_of(checker: OperandChecker, call: exp.Expr, function: Function) -> list[exp.Expr]:
+def _arguments_of(checker: OperandChecker, call: exp.Expr, function: ScalarFunction) -> list[exp.Expr]:
     arguments: list[exp.Expr] = []
     for slot in function.slots:
         value = call.args.get(slot)
@@ -126,12 +120,12 @@ def _arguments_of(checker: OperandChecker, call: exp.Expr, function: Function) -
         if "," not in checker.context.source_text(call):
             reason = f"{name.upper()} does not take all that is written here"
         raise checker.context.error(call, reason, hint)
-    if len(arguments) < function.required or (not function.several and len(arguments) > len(function.slots)):
+    if len(arguments) < function.least or (not function.several and len(arguments) > len(function.slots)):
         raise checker.context.error(call, *wrong_number(name))
     return arguments
 
 
-def _rebuilt(call: exp.Expr, function: Function, arguments: list[exp.Expr]) -> exp.Expr:
+def _rebuilt(call: exp.Expr, function: ScalarFunction, arguments: list[exp.Expr]) -> exp.Expr:
     flags = {name: value for name, value in call.args.items() if isinstance(value, bool)}
     rest = list(arguments)
     parts: dict[str, exp.Expr | list[exp.Expr]] = {}

@@ -21,7 +21,6 @@ from cluster.language.columns import STAMP, Column
 from cluster.language.errors import suggest
 from cluster.language.expressions import Checker
 from cluster.language.extents import Coalescing, Link
-from cluster.language.functions import Family
 from cluster.language.instants import is_instantaneous
 from cluster.language.kept_extents import Tuples, kept_rows
 from cluster.language.plans import passed_on, project, scalar_of
@@ -32,6 +31,7 @@ from cluster.language.syntax import Slot, holds_query, slot_for, span_of
 from cluster.language.validities import all_of, tolerance_of, within
 from cluster.language.validity_syntax import COALESCE_SHAPE, CoalesceClause, KeepClause, Previous
 from cluster.language.window_clauses import key_of, keys_of, windowed
+from cluster.scalars.scalar_function import Family
 from protocols.wire.streams import FieldType
 
 if TYPE_CHECKING:

@@ -16,12 +16,12 @@ from cluster.language.algebra import AntiJoin, Filter, Node, SemiJoin, Union, sc
 from cluster.language.calls import unsupported
 from cluster.language.columns import Scalar
 from cluster.language.expressions import COMPARISONS, Checker, grouped
-from cluster.language.functions import Family
 from cluster.language.nesting import balanced
 from cluster.language.plans import conjunction, passed_on, project
 from cluster.language.scalar_subqueries import AGGREGATE_IT, SEVERAL_ROWS, test_of_rows_in, with_values
 from cluster.language.syntax import QUERIES, conjuncts, holds_query
 from cluster.planning_budget import spend
+from cluster.scalars.scalar_function import Family
 from protocols.wire.streams import FieldType
 
 if TYPE_CHECKING:

@@ -11,7 +11,6 @@ from sqlglot import exp
 from cluster.expressions.called_functions import TimeCall
 from cluster.expressions.timestamps import OF_MICROSECONDS
 from cluster.language.calls import check_case, check_cast, check_function, unsupported
-from cluster.language.functions import Family
 from cluster.language.json_checks import ARROWS, OF_PATHS, check_arrow, check_of_path, json_beside_text
 from cluster.language.operand_checks import OperandChecker
 from cluster.language.pattern_checks import check_match
@@ -53,6 +52,7 @@ from cluster.language.validity_syntax import (
 )
 from cluster.language.window_bounds import without_window
 from cluster.planning_budget import spend
+from cluster.scalars.scalar_function import Family
 from protocols.text.closeness import did_you_mean
 from protocols.wire.streams import FieldType
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from cluster.language.foreign_streams import NO_ARRAYS
 from cluster.language.words import HOPPING, NO_BITS, RESET_SHAPE, SESSION_SHAPE, TUMBLING, WINDOW_SHAPES
+from cluster.scalars.table import SCALAR_FUNCTIONS
 
 _NO_TIME = "a standing query has no current date; STAMP() > NOW() - INTERVAL '1' DAY says which tuples count"
 _NO_DATES = "there are no dates in FjordSQL: DATE_TRUNC('day', x) is where the day of a timestamp begins"
@@ -184,7 +185,9 @@ _INSTEAD: dict[str, tuple[str, ...]] = {
     _NEIGHBOURS: ("ROW_NUMBER", "RANK", "DENSE_RANK"),
 }  # fmt: skip
 
-INSTEAD: dict[str, str] = {name: hint for hint, names in _INSTEAD.items() for name in names}
+INSTEAD: dict[str, str] = {
+    name: hint for hint, names in _INSTEAD.items() for name in names if name not in SCALAR_FUNCTIONS
+}
 """By name, in capitals: the equivalent, or the reason why there is none."""
 
 KEEP_ALL = frozenset((

@@ -17,7 +17,7 @@ from cluster.language.columns import AggregateCall, Output
 from cluster.language.context import Context
 from cluster.language.error_bounds import error_bound
 from cluster.language.expressions import Checker
-from cluster.language.functions import AGGREGATES, RANKED, UNBOUNDED_AGGREGATES, Family
+from cluster.language.functions import AGGREGATES, RANKED, UNBOUNDED_AGGREGATES
 from cluster.language.grouping_sets import Masks, grouped_by
 from cluster.language.joined_texts import JOINED, joining_of
 from cluster.language.matching_keys import MatchingKeys
@@ -36,6 +36,7 @@ from cluster.language.syntax import (
     slot_for,
 )
 from cluster.language.window_bounds import Bounds
+from cluster.scalars.scalar_function import Family
 from protocols.wire.streams import FieldType
 
 if TYPE_CHECKING:

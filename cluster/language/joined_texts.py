@@ -10,8 +10,8 @@ from cluster.expressions.nodes import Expression, bare
 from cluster.expressions.reading import expression_of
 from cluster.expressions.walks import rebuilt
 from cluster.language.arguments import called, wrong_number
-from cluster.language.call_limits import LONGEST_TEXT
 from cluster.language.columns import Joining
+from cluster.scalars.texts import LONGEST_TEXT
 
 if TYPE_CHECKING:
     from cluster.language.operand_checks import OperandChecker

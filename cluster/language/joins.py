@@ -18,12 +18,12 @@ from cluster.language.columns import Scalar
 from cluster.language.context import Context
 from cluster.language.expressions import Checker
 from cluster.language.from_items import FromItem
-from cluster.language.functions import Family
 from cluster.language.outer_joins import check_outer, keeps_left, keeps_right, outer_join, side_of
 from cluster.language.plans import conjunction, reads_relations_only, renamed_apart
 from cluster.language.scope import Scope, ScopeItem
 from cluster.language.shared_columns import SharedColumns
 from cluster.language.syntax import conjuncts, own_columns
+from cluster.scalars.scalar_function import Family
 
 Restrict = Callable[[Node, Scope, list[exp.Expr]], Node]
 """Returns the tuples of a plan for which all conditions are true."""

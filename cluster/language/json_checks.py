@@ -9,10 +9,10 @@ from sqlglot import exp
 
 from cluster.expressions.called_functions import JsonExists, JsonExtract, JsonExtractString, JsonQuery, JsonValue
 from cluster.language.calls import check_cast, check_function
-from cluster.language.functions import Family
-from cluster.language.json_paths import PathError, Step, limited, path_of, path_text
 from cluster.language.syntax import JsonArrow, JsonTextArrow
 from cluster.language.typing_rules import Typed
+from cluster.scalars.json_paths import PathError, Step, limited, path_of, path_text
+from cluster.scalars.scalar_function import Family
 from protocols.wire.streams import FieldType
 
 if TYPE_CHECKING:

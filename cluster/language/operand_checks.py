@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from sqlglot import exp
 
     from cluster.language.context import Context
-    from cluster.language.functions import Family
     from cluster.language.scope import Scope
+    from cluster.scalars.scalar_function import Family
     from protocols.wire.streams import FieldType
 
 

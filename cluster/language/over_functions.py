@@ -20,7 +20,7 @@ from cluster.language.arguments import called, wrong_number
 from cluster.language.calendar_windows import exactly_zero
 from cluster.language.columns import Output
 from cluster.language.foreign_functions import INSTEAD
-from cluster.language.functions import AGGREGATES, Family
+from cluster.language.functions import AGGREGATES
 from cluster.language.grouping import function_name
 from cluster.language.plans import plain_column, scalar_of
 from cluster.language.quantities import distance_us, duration_us, read_quantity, row_count
@@ -29,6 +29,7 @@ from cluster.language.sequence_calls import SequenceCall
 from cluster.language.sequence_parsing import ENDS_FIRST, further_back_first
 from cluster.language.syntax import Changed, Hysteresis, Over, SequenceFrame, Slot, slot_for
 from cluster.language.words import FRAME_SHAPES, HYSTERESIS_SHAPE
+from cluster.scalars.scalar_function import Family
 from protocols.wire.streams import FieldType
 
 if TYPE_CHECKING:

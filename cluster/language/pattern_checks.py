@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from cluster.expressions.called_functions import RegexExtract, RegexMatches, RegexReplace
-from cluster.language.functions import Family
-from cluster.language.patterns import FOLDING, Pattern, PatternError, pattern_of
-from cluster.language.replacements import replacement_of
 from cluster.language.syntax import FoldedMatch
 from cluster.language.typing_rules import Typed
+from cluster.scalars.patterns import FOLDING, Pattern, PatternError, pattern_of
+from cluster.scalars.replacements import replacement_of
+from cluster.scalars.scalar_function import Family
 from protocols.wire.streams import FieldType
 
 if TYPE_CHECKING:

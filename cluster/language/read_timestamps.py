@@ -9,8 +9,8 @@ from sqlglot import exp
 
 from cluster.expressions import timestamps
 from cluster.expressions.called_functions import RegexMatches, RegexReplace, TimeCall
-from cluster.language.patterns import literal
 from cluster.language.typing_rules import Typed
+from cluster.scalars.patterns import literal
 from protocols.wire.streams import FieldType
 
 if TYPE_CHECKING:

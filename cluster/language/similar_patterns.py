@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from cluster.expressions.called_functions import RegexMatches
-from cluster.language.functions import Family
-from cluster.language.patterns import PatternError, literal, pattern_of
 from cluster.language.typing_rules import Typed
+from cluster.scalars.patterns import PatternError, literal, pattern_of
+from cluster.scalars.scalar_function import Family
 from protocols.wire.streams import FieldType
 
 if TYPE_CHECKING:

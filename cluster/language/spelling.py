@@ -13,17 +13,11 @@ from typing import TYPE_CHECKING, Any
 from sqlglot import exp
 
 from cluster.expressions.called_functions import (
-    BeginsWith,
-    BothTrim,
-    EndsWith,
-    FirstPlace,
-    JsonExtractString,
+    FUNCTIONS,
     JsonValue,
-    RegexExtract,
-    RegexMatches,
 )
 from cluster.language import row_pattern_syntax, syntax, validity_syntax
-from cluster.language.functions import AGGREGATES, FUNCTIONS
+from cluster.language.functions import AGGREGATES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -32,23 +26,9 @@ WORDS = "words"
 """By this name, nodes have the words that they were written with, where there are several ways."""
 
 SPELLINGS: Mapping[type[exp.Expr], tuple[str, ...]] = {
-    **{kind: (function.name,) for kind, function in FUNCTIONS.items()},
+    **{kind: (function.name, *function.aliases) for kind, function in FUNCTIONS.items()},
     **{kind: (aggregate.name.upper(),) for kind, aggregate in AGGREGATES.items()},
-    exp.Ceil: ("CEIL", "CEILING"),
-    exp.Trunc: ("TRUNC", "TRUNCATE"),
-    exp.Pow: ("POWER", "POW"),
-    exp.Coalesce: ("COALESCE", "IFNULL", "NVL"),
-    exp.Upper: ("UPPER", "UCASE"),
-    exp.Lower: ("LOWER", "LCASE"),
-    exp.Length: ("LENGTH", "LEN", "CHAR_LENGTH", "CHARACTER_LENGTH"),
-    exp.Substring: ("SUBSTRING", "SUBSTR"),
     exp.If: ("IF", "IIF"),
-    FirstPlace: ("STRPOS", "INSTR", "LOCATE"),
-    BeginsWith: ("STARTS_WITH", "STARTSWITH"),
-    EndsWith: ("ENDS_WITH", "ENDSWITH"),
-    BothTrim: ("TRIM", "BTRIM"),
-    RegexMatches: ("REGEXP_LIKE", "REGEXP_MATCHES"),
-    JsonExtractString: ("JSON_EXTRACT_STRING", "GET_JSON_OBJECT"),
     exp.Stddev: ("STDDEV", "STDEV"),
     exp.Variance: ("VARIANCE", "VAR_SAMP", "VARIANCE_SAMP"),
     exp.StddevSamp: ("STDDEV_SAMP",),
@@ -62,7 +42,6 @@ SPELLINGS: Mapping[type[exp.Expr], tuple[str, ...]] = {
     exp.Quantile: ("QUANTILE",),
     syntax.ErrorBound: ("ERROR_BOUND",),
     exp.Grouping: ("GROUPING", "GROUPING_ID"),
-    RegexExtract: ("REGEXP_EXTRACT", "REGEXP_SUBSTR"),
     exp.Lag: ("LAG",),
     exp.Lead: ("LEAD",),
     **dict.fromkeys((exp.FirstValue, syntax.FirstOfGroup), ("FIRST_VALUE",)),

@@ -11,13 +11,13 @@ from cluster.language.algebra import Node, StampJoin, ZipKind, schema_of
 from cluster.language.conditions import SWAPPED
 from cluster.language.expressions import Checker
 from cluster.language.from_items import FromItem
-from cluster.language.functions import Family
 from cluster.language.joins import with_nulls
 from cluster.language.plans import conjunction, passed_on, project, renamed_apart
 from cluster.language.quantities import distance_us, read_quantity
 from cluster.language.scope import Scope, ScopeItem
 from cluster.language.syntax import Stamp, ZipBounds, conjuncts, holds_query
 from cluster.language.words import ASOF_SHAPE, NEAR_SHAPE
+from cluster.scalars.scalar_function import Family
 
 if TYPE_CHECKING:
     from cluster.language import syntax

@@ -13,7 +13,6 @@ from sqlglot import exp
 
 from cluster.language.algebra import Node, schema_of
 from cluster.language.expressions import Checker
-from cluster.language.functions import Family
 from cluster.language.further_out import further_out, paired
 from cluster.language.grouping import aggregates_in, group, with_parts_replaced
 from cluster.language.plans import never_null, renamed_apart, single_row
@@ -22,6 +21,7 @@ from cluster.language.stars import is_star, shown_by_star
 from cluster.language.syntax import Slot, conjuncts, holds_query, own_columns, slot_for
 from cluster.language.typing_rules import Typed
 from cluster.language.validities import both_ends
+from cluster.scalars.scalar_function import Family
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -13,13 +13,13 @@ from cluster.expressions import timestamps
 from cluster.expressions.called_functions import TimeCall
 from cluster.expressions.timestamps import LENGTHS_US, UNITS
 from cluster.language.errors import suggest
-from cluster.language.functions import Family
 from cluster.language.read_timestamps import read_by
 from cluster.language.syntax import PART_FUNCTIONS
 from cluster.language.time_arithmetic import INSTANTS
 from cluster.language.time_literals import interval_of
 from cluster.language.time_patterns import LONGEST_PATTERN, PatternError, of_date_format, of_strftime, of_to_char
 from cluster.language.typing_rules import Typed
+from cluster.scalars.scalar_function import Family
 from protocols.text.closeness import did_you_mean
 from protocols.wire.streams import FieldType
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from cluster.language.functions import FAMILY_OF, Family
+from cluster.scalars.scalar_function import FAMILY_OF, Family
 from protocols.wire.streams import FieldType
 
 if TYPE_CHECKING:

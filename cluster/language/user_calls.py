@@ -9,8 +9,8 @@ from sqlglot import exp
 from cluster.expressions.user_functions import call_tree
 from cluster.language.arguments import called, without_distinct
 from cluster.language.calls import unsupported
-from cluster.language.functions import FAMILY_OF, Family
 from cluster.language.typing_rules import Typed
+from cluster.scalars.scalar_function import FAMILY_OF, Family
 from protocols.wire.streams import FieldType
 
 if TYPE_CHECKING:

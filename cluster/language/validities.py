@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, NoReturn
 from sqlglot import exp
 
 from cluster.language.algebra import Node, Relation, UntilNext, schema_of
-from cluster.language.functions import Family
 from cluster.language.instants import is_instantaneous
 from cluster.language.quantities import duration_us, read_quantity, read_real
 from cluster.language.scope import unique_name
@@ -35,6 +34,7 @@ from cluster.language.validity_syntax import (
     is_interval,
 )
 from cluster.language.window_clauses import keys_of
+from cluster.scalars.scalar_function import Family
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -10,10 +10,10 @@ import polars as pl
 from cluster.errors import PlanError
 from cluster.fjord.batch import ALWAYS
 from cluster.fjord.operators.lookup import LookupTable, Parts, UnreadableRelationError
-from cluster.fjord.real_values import settled_scan
 from cluster.fjord.snapshot_evaluation import evaluate_snapshot
 from cluster.language.algebra import Node, Relation
 from cluster.plan.relations_read import relations_of
+from cluster.scalars.real_values import settled_scan
 from protocols.wire.streams import FieldType
 
 

@@ -36,12 +36,10 @@ from cluster.language.algebra import (
     Zip,
     inputs_of,
 )
+from cluster.language.functions import IGNORE_COPIES
 from cluster.language.instants import is_instantaneous
 from cluster.language.window_shapes import END_OF_TIME_US
 from cluster.shared_nodes import remembered
-
-DUPLICATE_INSENSITIVE = frozenset({"min", "max", "first", "last", "arg_min", "arg_max"})
-"""Aggregates that do not depend on multiplicities."""
 
 
 @remembered
@@ -97,7 +95,7 @@ def multiplicity_sensitive(node: Node, *, above: bool) -> tuple[bool, ...]:
         case Distinct() | Held():
             return (False,)
         case Aggregate():
-            return (not all(call.function in DUPLICATE_INSENSITIVE or call.distinct for call in node.calls),)
+            return (not all(call.function in IGNORE_COPIES or call.distinct for call in node.calls),)
         case SemiJoin() | AntiJoin():
             return (above, False)
         case Filter() | Project() | Granularity() | TimeWindow() | WindowBounds() | Lookup():

@@ -11,8 +11,8 @@ import polars as pl
 from cluster.fjord.aggregates import partial_columns
 from cluster.fjord.batch import END, START, Batch
 from cluster.fjord.operator import Operator
-from cluster.fjord.real_values import all_finite
 from cluster.language.columns import AggregateCall
+from cluster.scalars.real_values import all_finite
 
 ROWS_AT_ONCE = 128 * 1024
 """About so many rows are grouped at a time: what that takes stays in the processor's caches, and is little memory."""

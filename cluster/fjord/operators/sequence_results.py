@@ -18,10 +18,10 @@ from numpy.typing import NDArray
 
 from cluster.fjord.operators.ordered_tuples import Flags, OrderedTuples, following, preceding
 from cluster.fjord.ranges import Places, reduced
-from cluster.fjord.real_values import settled
 from cluster.fjord.scalars import POLARS_TYPES
 from cluster.fjord.scaled_reals import LARGEST, SCALE, Reals, integer_means, wrapped_sums
 from cluster.language.sequence_calls import SequenceCall
+from cluster.scalars.real_values import settled
 from protocols.wire.streams import FieldType
 
 NOWHERE = -1

@@ -21,11 +21,9 @@ from cluster.language.algebra import (
     TimeWindow,
     Union,
 )
+from cluster.language.functions import IGNORE_COPIES
 from cluster.language.plans import plain_column
 from cluster.shared_nodes import remembered
-
-INSENSITIVE = ("min", "max")
-"""Aggregates with the same value for a bag and for its set."""
 
 
 @remembered
@@ -89,10 +87,10 @@ def distinct_once_over_window(node: Node) -> Node | None:
 
 
 def drop_distinct_below_extremes(node: Node) -> Node | None:
-    """MIN, MAX and aggregates of distinct values ignore duplicates: α_MAX(δ(S)) = α_MAX(S). Others do not."""
+    """MIN, MAX, FIRST and the like, and aggregates of distinct values, ignore copies: α_MAX(δ(S)) = α_MAX(S)."""
     if not (isinstance(node, Aggregate) and isinstance(node.input, Distinct)):
         return None
-    if not all(call.function in INSENSITIVE or call.distinct for call in node.calls):
+    if not all(call.function in IGNORE_COPIES or call.distinct for call in node.calls):
         return None
     return replace(node, input=node.input.input)
 

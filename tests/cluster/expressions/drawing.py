@@ -27,6 +27,7 @@ from cluster.expressions.nodes import (
     grouped,
 )
 from protocols.wire.streams import FIELD_TYPES, FieldType
+from tests.cluster.scalar_rows import SCALAR_ROWS
 
 BOOLEAN, INTEGER, REAL, TEXT = FieldType.BOOLEAN, FieldType.INTEGER, FieldType.REAL, FieldType.TEXT
 COLUMNS = {
@@ -60,22 +61,6 @@ COMPARISONS = ("=", "<>", "<", "<=", ">", ">=")
 NUMBERS = (INTEGER, REAL)
 REGEXES = ("", "a", "^a|b$", r"\w+", r"(?i)[A-M]\W?", r"[^a-z]*?.", r"\b\S", r"\d{1,2}|\s", "é|(b(a|))", ".$")
 PATHS = ("$", "$.a", "$.a[1]", "$.a[-1]", "$.ü", '$."ü".a')
-TRIGONOMETRY = (
-    "SIN",
-    "COS",
-    "TAN",
-    "COT",
-    "SINH",
-    "COSH",
-    "TANH",
-    "ASIN",
-    "ACOS",
-    "ATAN",
-    "RADIANS",
-    "DEGREES",
-    "LOG10",
-    "LOG2",
-)
 
 
 class Drawing:
@@ -195,6 +180,12 @@ def _case(kind: FieldType, *, subject: bool) -> Form:
     return lambda drawing, depth: drawing.branches(kind, depth, subject=subject)
 
 
+def _rows(gives: FieldType, *, exact: bool = True) -> tuple[Form, ...]:
+    """Return calls of the functions that give a type, with arguments of all types that they take."""
+    found = (row for row in SCALAR_ROWS if row.gives is gives and row.exact is exact)
+    return tuple(_call(row.name, *kinds) for row in found for kinds in row.signatures)
+
+
 def _everywhere(kind: FieldType) -> tuple[Form, ...]:
     """Return what gives any type that it is given."""
     return (
@@ -207,9 +198,7 @@ FORMS: dict[FieldType, tuple[Form, ...]] = {
     INTEGER: (
         *(_binary(sign, INTEGER, INTEGER) for sign in "+-*%"),
         _call("ABS", INTEGER),
-        _call("SIGN", INTEGER),
-        _call("SIGN", REAL),
-        _call("LENGTH", TEXT),
+        *_rows(INTEGER),
         _call("STRPOS", TEXT, TEXT),
         *(_call(function, INTEGER) for function in ("ROUND", "TRUNC")),
         lambda drawing, depth: Negative(drawing.of(INTEGER, depth)),
@@ -220,14 +209,16 @@ FORMS: dict[FieldType, tuple[Form, ...]] = {
         *(_binary(sign, REAL, REAL) for sign in "+-*/%"),
         *(_binary(sign, REAL, INTEGER) for sign in "+-*%"),
         _binary("/", INTEGER, INTEGER),
-        *(_call(function, REAL) for function in ("ABS", "FLOOR", "CEIL", "TRUNC", "SQRT")),
+        *(_call(function, REAL) for function in ("ABS", "FLOOR", "CEIL", "TRUNC")),
+        *_rows(REAL),
         lambda drawing, depth: Negative(drawing.of(REAL, depth)),
         *(_cast(kind, REAL) for kind in (INTEGER, TEXT, REAL)),
         *_everywhere(REAL),
     ),
     TEXT: (
         _chain("||", TEXT),
-        *(_call(function, TEXT) for function in ("UPPER", "LOWER", "TRIM", "LTRIM", "RTRIM", "REVERSE")),
+        *(_call(function, TEXT) for function in ("UPPER", "LOWER", "TRIM", "LTRIM", "RTRIM")),
+        *_rows(TEXT),
         *(_call(function, TEXT, TEXT) for function in ("TRIM", "LTRIM", "RTRIM")),
         _call("SUBSTRING", TEXT, INTEGER),
         _call("SUBSTRING", TEXT, INTEGER, INTEGER),
@@ -263,7 +254,7 @@ FORMS: dict[FieldType, tuple[Form, ...]] = {
         lambda drawing, depth: Between(drawing.number(depth), drawing.number(depth), drawing.number(depth)),
         lambda drawing, depth: Call("REGEXP_LIKE", (drawing.of(TEXT, depth), drawing.regex())),
         _of_document("JSON_EXISTS"),
-        *(_call(function, TEXT, TEXT) for function in ("STARTS_WITH", "ENDS_WITH")),
+        *_rows(BOOLEAN),
         lambda drawing, depth: Like(drawing.of(TEXT, depth), drawing.pattern()),
         lambda drawing, depth: Like(drawing.of(TEXT, depth), "a!%" + drawing.pattern(), "!"),
         lambda drawing, depth: Like(drawing.of(TEXT, depth), drawing.pattern(), None, folds=True),
@@ -275,12 +266,8 @@ FORMS: dict[FieldType, tuple[Form, ...]] = {
 
 
 ROUGH: tuple[Form, ...] = (
-    *(_call(function, REAL) for function in ("ROUND", "LN", "EXP", *TRIGONOMETRY)),
-    _call("ATAN2", REAL, INTEGER),
-    _call("DISTANCE_METRES", REAL, REAL, INTEGER, REAL),
-    _call("PI"),
-    _call("POWER", REAL, INTEGER),
-    _call("POWER", INTEGER, REAL),
+    _call("ROUND", REAL),
+    *_rows(REAL, exact=False),
     lambda drawing, depth: Call("ROUND", (drawing.of(REAL, depth), Literal(INTEGER, "1"))),
     lambda drawing, depth: Cast(Cast(drawing.of(REAL, depth), TEXT), REAL),
 )

@@ -27,6 +27,8 @@ from cluster.expressions.nodes import (
 )
 from protocols.wire.streams import FieldType
 from tests.cluster.document_macros import DOCUMENT_MACROS
+from tests.cluster.scalar_rows import MACROS as FUNCTION_MACROS
+from tests.cluster.scalar_rows import OF_NAME
 
 BOOLEAN, INTEGER, REAL, TEXT = FieldType.BOOLEAN, FieldType.INTEGER, FieldType.REAL, FieldType.TEXT
 TYPES = {BOOLEAN: "BOOLEAN", INTEGER: "BIGINT", REAL: "DOUBLE", TEXT: "VARCHAR"}
@@ -36,27 +38,14 @@ LARGEST = 10_000
 WRAPS, HALF = 2**64, 2**63
 MACROS = (
     *DOCUMENT_MACROS,
+    FUNCTION_MACROS,
     # A remainder has the sign of what is divided: one more time around, and none is negative.
     f"CREATE MACRO wrapped(n) AS CAST((n % {WRAPS} + {WRAPS + HALF}) % {WRAPS} - {HALF} AS BIGINT)",
     "CREATE MACRO settled(x) AS CASE WHEN isfinite(TRY(x)) THEN TRY(x) + 0.0 END",
     "CREATE MACRO trimmed(s) AS trim(s, chr(9) || chr(10) || chr(11) || chr(12) || chr(13) || ' ')",
     (
-        "CREATE MACRO haversine(a, b, c, d) AS pow(sin((c - a) * (pi() / 180) / 2), 2) "
-        "+ cos(a * (pi() / 180)) * cos(c * (pi() / 180)) * pow(sin((d - b) * (pi() / 180) / 2), 2)"
-    ),
-    (
-        "CREATE MACRO metres(a, b, c, d) AS CASE "
-        "WHEN abs(a) <= 90 AND abs(c) <= 90 AND abs(b) <= 360 AND abs(d) <= 360 THEN "
-        "6371008.8 * 2 * atan2(sqrt(haversine(a, b, c, d)), sqrt(greatest(1 - haversine(a, b, c, d), 0))) END"
-    ),
-    (
         "CREATE MACRO extracted(s, p, n) AS CASE WHEN regexp_matches(s, p) "
         "THEN regexp_extract(s, p, CAST(n AS INTEGER)) END"
-    ),
-    # DuckDB's own keeps marks behind their letters.
-    (
-        "CREATE MACRO backwards(s) AS CASE WHEN s = '' THEN '' ELSE list_aggregate("
-        "[substring(s, length(s) + 1 - i, 1) for i in range(1, length(s) + 1)], 'string_agg', '') END"
     ),
     f"CREATE MACRO short(s) AS CASE WHEN length(s) <= {LARGEST} THEN s END",
     *(
@@ -76,17 +65,6 @@ MACROS = (
     ),
 )
 Meaning = tuple[str, FieldType]
-OF_REALS = {
-    **{name: f"{name.lower()}({{0}})" for name in ("SIN", "COS", "TAN", "COT", "SINH", "COSH", "TANH", "ATAN")},
-    **{name: f"CASE WHEN abs({{0}}) <= 1 THEN {name.lower()}({{0}}) END" for name in ("ASIN", "ACOS")},
-    **{name: f"CASE WHEN {{0}} > 0 THEN {name.lower()}({{0}}) END" for name in ("LOG10", "LOG2")},
-    "ATAN2": "atan2({0}, {1})",
-    "RADIANS": "CAST({0} AS DOUBLE) * (pi() / 180)",
-    "DEGREES": "CAST({0} AS DOUBLE) * (180 / pi())",
-    "DISTANCE_METRES": "metres({0}, {1}, {2}, {3})",
-    "PI": "pi()",
-}
-"""Functions whose result is a real, and what they are in DuckDB."""
 OF_TEXTS = {
     "LEFT": "leftmost({0})",
     "RIGHT": "rightmost({0})",
@@ -97,7 +75,6 @@ OF_TEXTS = {
     "REGEXP_REPLACE": "short(regexp_replace({0}, 'g'))",
     "REGEXP_EXTRACT": "extracted({0})",
     **{name: f"{name.lower()}({{0}})" for name in ("TRIM", "LTRIM", "RTRIM")},
-    "REVERSE": "backwards({0})",
     "JSON_VALUE": "f_json_scalar({0})",
     "JSON_QUERY": "f_json_container({0})",
     "JSON_EXTRACT": "f_json_part({0})",
@@ -105,10 +82,7 @@ OF_TEXTS = {
 }
 """Functions that cut, replace and fill texts."""
 ABOUT_TEXTS = {
-    "LENGTH": ("length({0})", INTEGER),
     "STRPOS": ("CAST(strpos({0}) AS BIGINT)", INTEGER),
-    "STARTS_WITH": ("starts_with({0})", BOOLEAN),
-    "ENDS_WITH": ("ends_with({0})", BOOLEAN),
     "JSON_EXISTS": ("f_json_exists({0})", BOOLEAN),
     "REGEXP_LIKE": ("regexp_matches({0})", BOOLEAN),
 }
@@ -239,8 +213,10 @@ def _case(case: Case, operands: Sequence[Meaning]) -> Meaning:
 
 
 def _called(function: str, operands: Sequence[Meaning]) -> Meaning:
-    if function in OF_REALS:
-        return f"settled({OF_REALS[function].format(*(sql for sql, _ in operands))})", REAL
+    if function in OF_NAME:
+        row = OF_NAME[function]
+        written = row.duckdb.format(*(sql for sql, _ in operands))
+        return f"settled({written})" if row.gives is REAL else written, row.gives
     if function in OF_TEXTS:
         filling = ["0"] if function == "REGEXP_EXTRACT" and len(operands) < 3 else []
         filling += ["' '"] if function in {"LPAD", "RPAD"} and len(operands) < 3 else []
@@ -256,8 +232,6 @@ def _called(function: str, operands: Sequence[Meaning]) -> Meaning:
             return f"{function.lower()}({together})", kind
         case "ABS":
             return _computed(kind, f"abs({_wide(operands[0])})"), kind
-        case "SIGN":
-            return f"CAST(sign({sql}) AS BIGINT)", INTEGER
         case "ROUND" | "TRUNC" if kind is INTEGER:
             return sql, kind
         case "ROUND":
@@ -265,8 +239,6 @@ def _called(function: str, operands: Sequence[Meaning]) -> Meaning:
             return _computed(kind, f"round({sql}{decimals})"), kind
         case "FLOOR" | "CEIL" | "TRUNC":
             return _computed(kind, f"{function.lower()}({together})"), kind
-        case "SQRT" | "LN" | "EXP" | "POWER":
-            return _computed(REAL, f"{function.lower()}({together})"), REAL
         case "CONCAT":
             return f"short({' || '.join(_present(each) for each, _ in operands)})", TEXT
         case "SUBSTRING":

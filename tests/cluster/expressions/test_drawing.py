@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from cluster.expressions.called_functions import FUNCTIONS
 from cluster.expressions.nodes import Call
 from cluster.expressions.walks import from_below
+from cluster.scalars.table import SCALAR_FUNCTIONS
 from tests.cluster.expressions.drawing import drawn
 
 EXPRESSIONS = 2000
@@ -19,4 +19,4 @@ def called() -> Iterator[str]:
 
 
 def test_every_function_is_drawn() -> None:
-    assert set(FUNCTIONS.values()) - set(called()) == set()
+    assert SCALAR_FUNCTIONS.keys() - set(called()) == set()

@@ -14,23 +14,20 @@ from typing import Any
 from sqlglot import exp
 
 from cluster.expressions.called_functions import (
-    BeginsWith,
+    CLASSES,
     BothTrim,
-    Cotangent,
-    DistanceMetres,
-    EndsWith,
     FirstPlace,
     LeftPad,
     LeftTrim,
-    Log2,
-    Log10,
     RegexExtract,
     RegexMatches,
     RegexReplace,
     RightPad,
     RightTrim,
 )
+from protocols.wire.streams import FieldType
 from tests.cluster.fjord.document_definition import OF_DOCUMENTS
+from tests.cluster.scalar_rows import SCALAR_ROWS
 
 Value = Any
 Row = Mapping[str, Value]
@@ -56,7 +53,7 @@ def is_real(node: exp.Expr) -> bool:
             return not node.is_string and not WHOLE.fullmatch(node.this)
         case exp.Cast():
             return bool(node.args["to"].this == exp.DType.DOUBLE)
-        case exp.Div() | exp.Sqrt() | exp.Pow() | exp.Ln() | exp.Exp():
+        case exp.Div():
             return True
         case _ if type(node) in _REALS:
             return True
@@ -347,36 +344,9 @@ def _rewritten(text: str, pattern: str, replacement: str) -> str | None:
     return short("".join([*pieces, text[end:]]))
 
 
-def _metres(lat1: float, lon1: float, lat2: float, lon2: float) -> float:
-    if max(abs(lat1), abs(lat2)) > 90 or max(abs(lon1), abs(lon2)) > 360:
-        raise ValueError
-    north, east = math.sin(math.radians(lat2 - lat1) / 2), math.sin(math.radians(lon2 - lon1) / 2)
-    part = north**2 + math.cos(math.radians(lat1)) * math.cos(math.radians(lat2)) * east**2
-    return 6_371_008.8 * 2 * math.atan2(math.sqrt(part), math.sqrt(max(1 - part, 0)))
-
-
-_REALS: dict[type[exp.Expr], Callable[..., float]] = {
-    exp.Pi: lambda: math.pi,
-    exp.Sin: math.sin,
-    exp.Cos: math.cos,
-    exp.Tan: math.tan,
-    Cotangent: lambda value: 1 / math.tan(value),
-    exp.Sinh: math.sinh,
-    exp.Cosh: math.cosh,
-    exp.Tanh: math.tanh,
-    exp.Asin: math.asin,
-    exp.Acos: math.acos,
-    exp.Atan: math.atan,
-    exp.Atan2: math.atan2,
-    exp.Radians: math.radians,
-    exp.Degrees: math.degrees,
-    Log10: math.log10,
-    Log2: math.log2,
-    DistanceMetres: _metres,
-}
-
+_REALS = {CLASSES[row.name] for row in SCALAR_ROWS if row.gives is FieldType.REAL}
 _STRICT: dict[type[exp.Expr], Callable[..., Any]] = {
-    **{kind: _computed(function) for kind, function in _REALS.items()},
+    **{CLASSES[row.name]: _computed(row.python) if row.gives is FieldType.REAL else row.python for row in SCALAR_ROWS},
     exp.Add: _arithmetic(lambda left, right: left + right),
     exp.Sub: _arithmetic(lambda left, right: left - right),
     exp.Mul: _arithmetic(lambda left, right: left * right),
@@ -384,14 +354,9 @@ _STRICT: dict[type[exp.Expr], Callable[..., Any]] = {
     exp.Mod: _remainder,
     exp.Neg: _signed(lambda value: -value),
     exp.Abs: _signed(abs),
-    exp.Sign: lambda value: (value > 0) - (value < 0),
     exp.Floor: _whole(math.floor),
     exp.Ceil: _whole(math.ceil),
     exp.Trunc: _whole(math.trunc),
-    exp.Sqrt: _computed(math.sqrt),
-    exp.Pow: _computed(math.pow),
-    exp.Ln: _computed(math.log),
-    exp.Exp: _computed(math.exp),
     exp.EQ: lambda left, right: _compared("=", left, right),
     exp.NEQ: lambda left, right: _compared("<>", left, right),
     exp.LT: lambda left, right: _compared("<", left, right),
@@ -401,14 +366,10 @@ _STRICT: dict[type[exp.Expr], Callable[..., Any]] = {
     exp.Not: lambda value: not value,
     exp.Upper: str.upper,
     exp.Lower: str.lower,
-    exp.Length: len,
     BothTrim: lambda text, letters=" ": text.strip(letters),
     LeftTrim: lambda text, letters=" ": text.lstrip(letters),
     RightTrim: lambda text, letters=" ": text.rstrip(letters),
     FirstPlace: lambda text, part: next((at + 1 for at in range(len(text) + 1) if text[at:].startswith(part)), 0),
-    BeginsWith: lambda text, part: text[: len(part)] == part,
-    EndsWith: lambda text, part: text[len(text) - len(part) :] == part if len(part) <= len(text) else False,
-    exp.Reverse: lambda text: "".join(reversed(text)),
     exp.Substring: _substring,
     exp.Left: lambda text, count: text[: max(len(text) + count, 0) if count < 0 else count],
     exp.Right: lambda text, count: text[-count if count < 0 else max(len(text) - count, 0) :],

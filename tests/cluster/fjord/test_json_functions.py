@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cluster.expressions.nodes import Call, Column, Literal
-from cluster.fjord import json_functions as documents
-from cluster.fjord.json_functions import DEEPEST_DOCUMENT
 from cluster.fjord.scalar_rules import function_of
-from cluster.language.call_limits import LONGEST_TEXT
-from cluster.language.json_paths import MOST_STEPS, path_text
+from cluster.scalars import json_documents as documents
+from cluster.scalars.json_documents import DEEPEST_DOCUMENT
+from cluster.scalars.json_paths import MOST_STEPS, path_text
+from cluster.scalars.texts import LONGEST_TEXT
 from protocols.wire.streams import FieldType
 from tests.cluster.fjord.document_definition import OF_DOCUMENTS, document_of
 from tests.counted_calls import calls

@@ -8,9 +8,9 @@ import random
 import polars as pl
 import pytest
 
-from cluster.fjord.number_functions import EARTH_RADIUS_METRES, NUMBER_FUNCTIONS, metres_between
 from cluster.fjord.scalars import compile_scalar
 from cluster.plan.expressions import read_scalar
+from cluster.scalars.numbers import EARTH_RADIUS_METRES, NUMBER_FUNCTIONS, metres_between
 from protocols.wire.streams import FieldType
 
 ROWS = pl.DataFrame({"x": [0.5]})

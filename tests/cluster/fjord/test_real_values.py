@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from cluster.fjord.buckets import bucket_numbers
 from cluster.fjord.key_index import KeyIndex
 from cluster.fjord.operators.lookup import LookupTable
-from cluster.fjord.real_values import finite, settled, settled_rows
 from cluster.fjord.relation_tables import RelationTables
 from cluster.fjord.sliced_table import SlicedTable, cut, slice_file
 from cluster.fjord.stored_rows import RowsInFile
@@ -22,6 +21,7 @@ from cluster.fjord.stream_scan import StreamScan
 from cluster.language.algebra import Filter, Project, Relation
 from cluster.language.columns import Column, Output
 from cluster.plan.expressions import read_scalar
+from cluster.scalars.real_values import finite, settled, settled_rows
 from cluster.storage.relation_versions import RelationVersions
 from protocols.wire.streams import FieldType
 

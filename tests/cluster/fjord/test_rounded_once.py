@@ -10,8 +10,8 @@ import polars as pl
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from cluster.fjord.rounded_once import nearest_integer
-from cluster.fjord.scalar_functions import cast_to, round_to
+from cluster.scalars.operators import cast_to, round_to
+from cluster.scalars.rounded_once import nearest_integer
 from protocols.wire.streams import FieldType
 
 DIGITS = st.text("0123456789", max_size=25)

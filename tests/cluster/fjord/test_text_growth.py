@@ -6,14 +6,13 @@ import polars as pl
 import pytest
 from sqlglot import exp
 
-from cluster.fjord import text_functions
 from cluster.fjord.scalars import compile_scalar
-from cluster.fjord.text_functions import longest_bytes
 from cluster.fjord.text_growth import TextGrowthError, check_text
-from cluster.language.call_limits import LONGEST_TEXT
 from cluster.language.dialect import parse_scalar
 from cluster.language.translation import translate
 from cluster.plan.expressions import read_scalar
+from cluster.scalars import texts as text_functions
+from cluster.scalars.texts import LONGEST_TEXT, longest_bytes
 from cluster.service.catalog.planning import PlanningContext
 from protocols.wire.streams import FieldType
 from tests.cluster.fjord.scalar_definition import value_of
@@ -52,7 +51,7 @@ def test_doubling_takes_no_more_than_the_longest_text(sql: str, monkeypatch: pyt
             made.append(longest_bytes(found))
         return found
 
-    monkeypatch.setattr("cluster.fjord.text_functions.operator.add", watched)
+    monkeypatch.setattr("cluster.scalars.texts.operator.add", watched)
     frame = pl.DataFrame({"s": ["a"]})
     for _ in range(28):
         frame = frame.select(s=compile_scalar(read_scalar(sql, FieldType.TEXT)))

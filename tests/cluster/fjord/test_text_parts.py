@@ -5,11 +5,12 @@ from __future__ import annotations
 import polars as pl
 import pytest
 
-from cluster.fjord import text_parts
 from cluster.fjord.scalars import compile_scalar
-from cluster.fjord.text_parts import TEXT_PARTS
-from cluster.language.call_limits import LONGEST_TEXT
 from cluster.plan.expressions import read_scalar
+from cluster.scalars import text_parts
+from cluster.scalars.table import SCALAR_FUNCTIONS
+from cluster.scalars.text_parts import TEXT_PARTS
+from cluster.scalars.texts import LONGEST_TEXT
 from protocols.wire.streams import FieldType
 from tests.peak_memory import growth_kib
 
@@ -75,11 +76,11 @@ def test_columns_are_computed_as_constants_are(sql: str, expected: str) -> None:
     name, _, written = sql.removesuffix(")").partition("(")
     called = [pl.Series([eval(each)]) for each in written.split(", ")]
     longer = [pl.concat([each, pl.Series([None], dtype=each.dtype), each]) for each in called]
-    assert TEXT_PARTS[name](*longer).to_list() == [expected, None, expected]
-    assert TEXT_PARTS[name](longer[0], *called[1:]).to_list() == [expected, None, expected]
+    assert SCALAR_FUNCTIONS[name].compute(*longer).to_list() == [expected, None, expected]
+    assert SCALAR_FUNCTIONS[name].compute(longer[0], *called[1:]).to_list() == [expected, None, expected]
     for place in range(len(called)):
         mixed = [longer[at] if at == place else each for at, each in enumerate(called)]
-        assert TEXT_PARTS[name](*mixed).to_list() == [expected, None, expected]
+        assert SCALAR_FUNCTIONS[name].compute(*mixed).to_list() == [expected, None, expected]
 
 
 @pytest.mark.parametrize(
@@ -97,16 +98,18 @@ def test_places_beginnings_and_ends(
     for rows in (1, 3):
         texts = pl.Series([text] * rows, dtype=pl.String)
         for parts in (pl.Series([part], dtype=pl.String), pl.Series([part] * rows, dtype=pl.String)):
-            assert TEXT_PARTS["STRPOS"](texts, parts).to_list() == [place] * rows
-            assert TEXT_PARTS["STARTS_WITH"](texts, parts).to_list() == [begins] * rows
-            assert TEXT_PARTS["ENDS_WITH"](texts, parts).to_list() == [ends] * rows
+            assert SCALAR_FUNCTIONS["STRPOS"].compute(texts, parts).to_list() == [place] * rows
+            assert SCALAR_FUNCTIONS["STARTS_WITH"].compute(texts, parts).to_list() == [begins] * rows
+            assert SCALAR_FUNCTIONS["ENDS_WITH"].compute(texts, parts).to_list() == [ends] * rows
 
 
-@pytest.mark.parametrize("name", TEXT_PARTS)
+@pytest.mark.parametrize("name", [each.name for each in TEXT_PARTS])
 def test_no_rows_give_no_rows(name: str) -> None:
     count = {"LEFT": 1, "RIGHT": 1, "REVERSE": 0, "STARTS_WITH": 1, "ENDS_WITH": 1, "STRPOS": 1}.get(name, 2)
     others = {"SPLIT_PART": ["-", 1], "REPLACE": ["a", "b"], "LPAD": [3, "x"], "RPAD": [3, "x"]}.get(name, [1])
-    found = TEXT_PARTS[name](pl.Series([], dtype=pl.String), *(pl.Series([each]) for each in others[:count]))
+    found = SCALAR_FUNCTIONS[name].compute(
+        pl.Series([], dtype=pl.String), *(pl.Series([each]) for each in others[:count])
+    )
     assert found.to_list() == []
     assert found.dtype == {"STRPOS": pl.Int64, "STARTS_WITH": pl.Boolean, "ENDS_WITH": pl.Boolean}.get(name, pl.String)
 
@@ -125,11 +128,11 @@ def test_no_rows_give_no_rows(name: str) -> None:
     ],
 )
 def test_what_would_be_too_long_is_null(name: str, values: tuple[list[str | int], ...], kept: list[bool]) -> None:
-    found = TEXT_PARTS[name](*map(pl.Series, values))
+    found = SCALAR_FUNCTIONS[name].compute(*map(pl.Series, values))
     assert found.is_not_null().to_list() == kept
     for place, keeps in enumerate(kept):
         constants = [pl.Series([each[place]]) for each in values]
-        assert TEXT_PARTS[name](*constants).is_not_null().to_list() == [keeps]
+        assert SCALAR_FUNCTIONS[name].compute(*constants).is_not_null().to_list() == [keeps]
 
 
 @pytest.mark.parametrize(
@@ -142,7 +145,7 @@ def test_what_would_be_too_long_is_never_made(name: str, others: tuple[int | str
     arguments = [pl.Series([each] * (1 if constant else len(texts))) for each in others]
 
     def compute() -> None:
-        assert TEXT_PARTS[name](texts, *arguments).null_count() == len(texts)
+        assert SCALAR_FUNCTIONS[name].compute(texts, *arguments).null_count() == len(texts)
 
     assert growth_kib(compute) < 100_000  # it would be a GiB
 
@@ -151,12 +154,12 @@ def test_texts_of_many_parts_are_split_a_few_at_a_time() -> None:
     """A part of a byte took 27 bytes in memory, of all texts of a batch at once: five gigabytes for 20,000 texts."""
     rows = 1_000
     value, separator = pl.Series(["a" * LONGEST_TEXT] * rows), pl.Series(["a"])
-    split = TEXT_PARTS["SPLIT_PART"]
+    split = SCALAR_FUNCTIONS["SPLIT_PART"].compute
     assert growth_kib(lambda: split(value, separator, pl.Series([2]))) < rows * LONGEST_TEXT * 8 // 1024
 
 
 def test_where_texts_are_divided_for_splitting_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    split = TEXT_PARTS["SPLIT_PART"]
+    split = SCALAR_FUNCTIONS["SPLIT_PART"].compute
     value = pl.Series(["a-b", None, "", "-", "a-b-c" * 9, "-" * 99, "x"] * 5)
     for operands in (
         (value, pl.Series(["-"]), pl.Series([2])),

@@ -11,9 +11,9 @@ import pytest
 from cluster.errors import PlanError
 from cluster.expressions.nodes import Call, Column, Literal
 from cluster.fjord.scalar_rules import function_of
-from cluster.fjord.text_patterns import extracting, matching, replacing
-from cluster.language.call_limits import LONGEST_TEXT
-from cluster.language.patterns import PatternError, pattern_of
+from cluster.scalars.patterns import PatternError, pattern_of
+from cluster.scalars.text_patterns import extracting, matching, replacing
+from cluster.scalars.texts import LONGEST_TEXT
 from protocols.wire.streams import FieldType
 from tests.peak_memory import growth_kib
 

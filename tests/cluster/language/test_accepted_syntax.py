@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from cluster.errors import ClusterError
+from cluster.expressions.called_functions import FUNCTIONS
 from cluster.language.accepted_syntax import (
     DECLARATION_SYNTAX,
     QUERY_SYNTAX,
@@ -20,10 +21,11 @@ from cluster.language.accepted_syntax import (
 from cluster.language.context import Context
 from cluster.language.dialect import FjordSQL
 from cluster.language.errors import FjordSqlError
-from cluster.language.functions import AGGREGATES, FUNCTIONS, Family
+from cluster.language.functions import AGGREGATES
 from cluster.language.parsing import FjordSqlParser
 from cluster.language.selects import Translator
 from cluster.language.translation import parse_statement, translate, translate_derived
+from cluster.scalars.scalar_function import Family
 from tests.cluster.language.fixture_files import pairs
 from tests.cluster.language.valid_statements import CATALOG, QUERIES
 

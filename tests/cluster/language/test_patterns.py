@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from cluster.language.errors import FjordSqlError
-from cluster.language.patterns import LONGEST_PATTERN, MOST_GROUPS, Pattern, PatternError, pattern_of
-from cluster.language.replacements import LONGEST_REPLACEMENT, replacement_of
 from cluster.language.translation import translate
+from cluster.scalars.patterns import LONGEST_PATTERN, MOST_GROUPS, Pattern, PatternError, pattern_of
+from cluster.scalars.replacements import LONGEST_REPLACEMENT, replacement_of
 from tests.cluster.language.example_catalog import CATALOG
 
 READ = [

@@ -10,6 +10,7 @@ from cluster.language.columns import Column
 from cluster.language.translation import translate_derived
 from protocols.wire.streams import FieldType
 from tests.cluster.language.example_catalog import CATALOG as STREAMS
+from tests.cluster.scalar_rows import statements
 
 PLACES = StaticRelation(
     "places",
@@ -28,5 +29,6 @@ CATALOG = STREAMS.with_stream(PLACES).with_stream(MINUTES).with_functions([WEAR]
 
 _LINES = (Path(__file__).parent / "valid_statements.sql").read_text(encoding="utf-8").splitlines()
 STATEMENTS = [line for line in _LINES if line and not line.startswith("--")]
+STATEMENTS += statements()
 QUERIES = [statement for statement in STATEMENTS if not statement.startswith(("CREATE", "DROP"))]
 DECLARATIONS = [statement for statement in STATEMENTS if statement not in QUERIES]

@@ -32,7 +32,6 @@ SELECT FLOOR(STAMP() TO HOUR) AS a, CEIL(STAMP() TO MINUTE) AS b, CEILING(STAMP(
 SELECT sensor FROM traffic WHERE sensor NOT LIKE 'a!%' ESCAPE '!' AND lane NOT IN (3) AND speed NOT BETWEEN 1 AND 2
 SELECT CONCAT(sensor, 'x') AS c, LENGTH(sensor) AS l, ABS(speed) AS a, FLOOR(speed) AS f FROM traffic
 SELECT LOWER(sensor) AS l, CEIL(speed) AS c, LEAST(speed, lane) AS s, LN(speed) AS n, SQRT(speed) AS q, EXP(speed) AS e, SIGN(speed) AS g FROM traffic WHERE speed <= 90
-SELECT SIN(speed) AS a, COS(speed) AS b, TAN(speed) AS c, ASIN(speed) AS d, ACOS(speed) AS e, ATAN(speed) AS f, ATAN2(speed, lane) AS g FROM traffic
 SELECT RADIANS(speed) AS r, DEGREES(PI()) AS d, LOG10(speed) AS l, LOG2(lane) AS m, TRUNC(speed) AS t, DISTANCE_METRES(speed, flow, 52.5, lane) AS way FROM traffic
 SELECT LEFT(sensor, 2) AS l, RIGHT(sensor, -1) AS r, LPAD(sensor, 9) AS p, RPAD(sensor, lane, '.') AS q FROM traffic
 SELECT SPLIT_PART(sensor, '-', -1) AS s, REPLACE(sensor, 'I-', sensor) AS t, lpad(sensor, 9, LEFT(sensor, 1)) AS u FROM traffic

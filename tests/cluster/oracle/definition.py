@@ -24,14 +24,13 @@ from msgspec import UNSET
 from sqlglot import exp
 
 from cluster.expressions.called_functions import (
+    CLASSES,
     JsonExists,
     JsonExtract,
     JsonExtractString,
     JsonQuery,
     JsonValue,
     LeftPad,
-    Log2,
-    Log10,
     RegexExtract,
     RegexMatches,
     RegexReplace,
@@ -84,6 +83,7 @@ from tests.cluster.functions.declared import MEANINGS
 from tests.cluster.oracle.sequence_sql import OrderSql
 from tests.cluster.oracle.session_windows import session_closings
 from tests.cluster.published_tuples import taken
+from tests.cluster.scalar_rows import SCALAR_ROWS
 
 Row = tuple[Any, ...]
 Streams = Mapping[str, Sequence[tuple[int, Row]]]
@@ -313,7 +313,7 @@ _WRITTEN = {
     JsonExtract: "f_json_part({0}, {1})",
     JsonExtractString: "f_json_text({0}, {1})",
 }
-_PARTIAL = (exp.Ln, exp.Sqrt, exp.Pow, exp.Exp, exp.Asin, exp.Acos, exp.Tan, exp.Degrees, Log10, Log2)
+_PARTIAL = tuple(CLASSES[row.name] for row in SCALAR_ROWS if row.gives is FieldType.REAL)
 """Functions that DuckDB refuses for some arguments."""
 
 

@@ -19,7 +19,6 @@ from cluster.fjord.instantiation import empty_rows, operator_of, subscribed_oper
 from cluster.fjord.node_operators import add_behind
 from cluster.fjord.operators.lookup import Tables
 from cluster.fjord.queues import PushQueue
-from cluster.fjord.real_values import settled_rows
 from cluster.fjord.saved_state import pack_state, unpack_state
 from cluster.language.algebra import Node, Source
 from cluster.physical.lowering import lower
@@ -30,6 +29,7 @@ from cluster.physical.rules.awaited_windows import MOST_LAG_US
 from cluster.physical.rules.folded_queries import nodes_of
 from cluster.plan.epoch import Plan, PlannedQuery
 from cluster.plan.pane_query import pane_query_of
+from cluster.scalars.real_values import settled_rows
 from tests.cluster.oracle.definition import Row, Streams
 from tests.cluster.published_tuples import columns_beside, stored_rows
 

@@ -9,10 +9,11 @@ import polars as pl
 import pytest
 from sqlglot import exp
 
+from cluster.expressions import called_functions
 from cluster.fjord.operators import pane_aggregation
-from cluster.language import accepted_syntax, functions
-from cluster.language.functions import Family, Function
+from cluster.language import accepted_syntax
 from cluster.language.quantities import DURATION_UNITS
+from cluster.scalars.scalar_function import Family, ScalarFunction
 from protocols.errors import FjordError
 from protocols.wire.streams import FieldType
 from tests.cluster.oracle import text_differences, text_shrinking
@@ -69,8 +70,8 @@ def test_all_that_the_language_accepts_is_drawn_and_all_that_is_drawn_is_accepte
 
 
 def test_a_function_that_nobody_draws_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    soundex = Function("SOUNDEX", ("this",), (Family.TEXT,), 1, FieldType.TEXT)
-    monkeypatch.setitem(functions.FUNCTIONS, exp.Soundex, soundex)
+    soundex = ScalarFunction("SOUNDEX", str, (Family.TEXT,), FieldType.TEXT)
+    monkeypatch.setitem(called_functions.FUNCTIONS, exp.Soundex, soundex)
     assert "SOUNDEX with text at 1" in Drawn().missing()
 
 

@@ -13,13 +13,15 @@ from dataclasses import dataclass, field
 from itertools import product
 from typing import Self
 
+from cluster.expressions.called_functions import FUNCTIONS
 from cluster.language.accepted_syntax import QUERY_SYNTAX, accepted_triples, occurrences
 from cluster.language.dialect import FjordSQL
-from cluster.language.functions import AGGREGATES, FAMILY_OF, FUNCTIONS, Family
+from cluster.language.functions import AGGREGATES
 from cluster.language.parsing import FjordSqlParser
 from cluster.language.quantities import CALENDAR_UNITS, DURATION_UNITS, FREQUENCY_UNITS
 from cluster.language.spelling import SPELLINGS, SYNONYMS
 from cluster.language.type_words import TYPE_WORDS
+from cluster.scalars.scalar_function import FAMILY_OF, Family
 from protocols.wire.streams import FIELD_TYPES, FieldType
 from tests.cluster.oracle.text_expressions import scalars_in
 from tests.cluster.oracle.text_forms import Text

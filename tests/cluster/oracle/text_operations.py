@@ -13,6 +13,8 @@ from itertools import product
 from protocols.wire.streams import FIELD_TYPES, FieldType
 from tests.cluster.oracle.text_documents import documents
 from tests.cluster.oracle.text_expressions import Binding, Exactness, Words, words
+from tests.cluster.scalar_rows import MACROS as FUNCTION_MACROS
+from tests.cluster.scalar_rows import SCALAR_ROWS
 
 BOOLEAN, INTEGER, REAL, TEXT = FieldType.BOOLEAN, FieldType.INTEGER, FieldType.REAL, FieldType.TEXT
 SQL_TYPES = {BOOLEAN: "BOOLEAN", INTEGER: "BIGINT", REAL: "DOUBLE", TEXT: "VARCHAR"}
@@ -45,17 +47,10 @@ CREATE MACRO f_truth(s) AS CASE
     WHEN lower(f_trim(s)) IN ('false', 'f', 'no', 'n') THEN false
     ELSE f_number(s) <> 0
 END;
-CREATE MACRO f_haversine(a, b, c, d) AS pow(sin((c - a) * (pi() / 180) / 2), 2)
-    + cos(a * (pi() / 180)) * cos(c * (pi() / 180)) * pow(sin((d - b) * (pi() / 180) / 2), 2);
-CREATE MACRO f_metres(a, b, c, d) AS CASE
-    WHEN abs(a) <= 90 AND abs(c) <= 90 AND abs(b) <= 360 AND abs(d) <= 360
-    THEN f_real(6371008.8 * 2 * atan2(sqrt(f_haversine(a, b, c, d)), sqrt(greatest(1 - f_haversine(a, b, c, d), 0))))
-END;
 CREATE MACRO f_upper(s) AS upper(replace(s, 'ß', 'ss'));
 CREATE MACRO f_lower(s) AS lower(replace(s, 'İ', 'i̇'));
 CREATE MACRO f_left(s, n) AS CASE WHEN n IS NOT NULL THEN left(s, least(greatest(n, -1000000), 1000000)) END;
 CREATE MACRO f_right(s, n) AS CASE WHEN n IS NOT NULL THEN right(s, least(greatest(n, -1000000), 1000000)) END;
-CREATE MACRO f_reverse(s) AS array_to_string(list_reverse(regexp_extract_all(s, '(?s).')), '');
 CREATE MACRO f_short(s) AS CASE WHEN length(s) <= 10000 THEN s END;
 CREATE MACRO f_lpad(s, n, f) AS CASE WHEN n IS NOT NULL THEN f_short(
     CASE WHEN f = '' THEN left(s, least(greatest(n, 0), 1000000))
@@ -82,6 +77,7 @@ CREATE MACRO f_part(s, first, letters) AS CASE WHEN first IS NOT NULL AND letter
 ) END;
 """
 """What DuckDB does otherwise, or not at all."""
+MACROS += FUNCTION_MACROS
 
 
 @dataclass(frozen=True)
@@ -132,7 +128,6 @@ _PAIRS = tuple(product(NUMBERS, NUMBERS))
 
 
 def _arithmetic() -> Iterator[Operation]:
-    yield _operation("PI", REAL, (), ("PI()",), "pi()", exactness=Exactness.NEARLY)
     for one, other in _PAIRS:
         exact = one is other is INTEGER
         result = INTEGER if exact else REAL
@@ -151,14 +146,6 @@ def _arithmetic() -> Iterator[Operation]:
         remainder = f"CASE WHEN {{1}} <> 0 THEN {sql} END"
         yield _operation("%", result, (one, other), ("{0:7} % {1:8}",), remainder, Binding.PRODUCT, typed_by=(0, 1))
         yield _operation("%", result, (one, other), ("MOD({0}, {1})",), remainder, Binding.PRODUCT, typed_by=(0, 1))
-        yield _operation(
-            "ATAN2", REAL, (one, other), ("ATAN2({0}, {1})",), f"f_real(atan2({_D0}, {_D1}))", tame=True,
-            exactness=Exactness.NEARLY,
-        )  # fmt: skip
-        yield _operation(
-            "POWER", REAL, (one, other), ("POWER({0}, {1})", "POW({0}, {1})"), f"f_real(pow({_D0}, {_D1}))",
-            exactness=Exactness.NEARLY,
-        )  # fmt: skip
     for kind in NUMBERS:
         exact = kind is INTEGER
         negative = _wrapped(f"-({_I0})") if exact else "f_real(-({0}))"
@@ -176,36 +163,17 @@ def _arithmetic() -> Iterator[Operation]:
             kept = Exactness.EVEN if exact else Exactness.SAME
             spelling = f"ROUND({{0}}, {decimals})"
             yield _operation("ROUND+", kind, (kind,), (spelling,), sql, exactness=kept, typed_by=(0,))
-        yield _operation("SIGN", INTEGER, (kind,), ("SIGN({0})",), "CAST(sign({0}) AS BIGINT)")
-        yield _operation(
-            "SQRT", REAL, (kind,), ("SQRT({0})",), f"CASE WHEN {{0}} >= 0 THEN f_real(sqrt({_D0})) END",
-            exactness=Exactness.SAME,
-        )  # fmt: skip
-        yield _operation(
-            "LN", REAL, (kind,), ("LN({0})",), f"CASE WHEN {{0}} > 0 THEN f_real(ln({_D0})) END", tame=True,
-            exactness=Exactness.NEARLY,
-        )  # fmt: skip
-        for name, sql in (
-            *(
-                (name, f"{name.lower()}({_D0})")
-                for name in ("SIN", "COS", "TAN", "COT", "SINH", "COSH", "TANH", "ATAN")
-            ),
-            *((name, f"CASE WHEN abs({{0}}) <= 1 THEN {name.lower()}({_D0}) END") for name in ("ASIN", "ACOS")),
-            *((name, f"CASE WHEN {{0}} > 0 THEN {name.lower()}({_D0}) END") for name in ("LOG10", "LOG2")),
-            ("RADIANS", f"{_D0} * (pi() / 180)"),
-            ("DEGREES", f"{_D0} * (180 / pi())"),
-        ):
-            tame = name not in ("TAN", "COT", "SINH", "COSH", "RADIANS", "DEGREES")
-            yield _operation(
-                name, REAL, (kind,), (f"{name}({{0}})",), f"f_real({sql})", tame=tame, exactness=Exactness.NEARLY
-            )  # fmt: skip
         whole = "{0}" if exact else "f_real(trunc({0}))"
         yield _operation("TRUNC", kind, (kind,), ("TRUNC({0})", "TRUNCATE({0})"), whole, typed_by=(0,))
-        yield _operation(
-            "DISTANCE_METRES", REAL, (kind,) * 4, ("DISTANCE_METRES({0}, {1}, {2}, {3})",),
-            "f_metres({0}::DOUBLE, {1}::DOUBLE, {2}::DOUBLE, {3}::DOUBLE)", tame=True, exactness=Exactness.NEARLY,
-        )  # fmt: skip
-        yield _operation("EXP", REAL, (kind,), ("EXP({0})",), f"f_real(exp({_D0}))", exactness=Exactness.NEARLY)
+
+
+def _rows() -> Iterator[Operation]:
+    """Yield the functions that have a row."""
+    for row in SCALAR_ROWS:
+        sql = f"f_real({row.duckdb})" if row.gives is REAL else row.duckdb
+        exactness = Exactness.NEARLY if not row.exact else Exactness.SAME if row.gives is REAL else Exactness.EVEN
+        for kinds in row.signatures:
+            yield _operation(row.name, row.gives, kinds, row.spellings, sql, tame=row.tame, exactness=exactness)
 
 
 _PATTERNS = (
@@ -237,18 +205,12 @@ def _ends() -> Iterator[Operation]:
         yield _operation(name, TEXT, (TEXT, TEXT), of, f"{name.lower()}({{0}}, {{1}})")
     places = ("STRPOS({0}, {1})", "INSTR({0}, {1})", "LOCATE({1}, {0})", "POSITION({1:5} IN {0:5})")
     yield _operation("STRPOS", INTEGER, (TEXT, TEXT), places, "CAST(strpos({0}, {1}) AS BIGINT)", tame=True)
-    for name in ("STARTS_WITH", "ENDS_WITH"):
-        calls = (f"{name}({{0}}, {{1}})", f"{name.replace('_', '')}({{0}}, {{1}})")
-        yield _operation(name, BOOLEAN, (TEXT, TEXT), calls, f"{name.lower()}({{0}}, {{1}})")
-    yield _operation("REVERSE", TEXT, (TEXT,), ("REVERSE({0})",), "f_reverse({0})")
 
 
 def _texts() -> Iterator[Operation]:
     upper, lower = ("UPPER({0})", "UCASE({0})"), ("LOWER({0})", "LCASE({0})")
     yield _operation("UPPER", TEXT, (TEXT,), upper, "f_upper({0})")
     yield _operation("LOWER", TEXT, (TEXT,), lower, "f_lower({0})")
-    lengths = tuple(f"{name}({{0}})" for name in ("LENGTH", "LEN", "CHAR_LENGTH", "CHARACTER_LENGTH"))
-    yield _operation("LENGTH", INTEGER, (TEXT,), lengths, "length({0})", tame=True)
     yield from _ends()
     two = ("SUBSTRING({0}, {1})", "SUBSTR({0}, {1})", "SUBSTRING({0} FROM {1:5})")
     three = ("SUBSTRING({0}, {1}, {2})", "SUBSTR({0}, {1}, {2})", "SUBSTRING({0} FROM {1:5} FOR {2:5})")
@@ -417,7 +379,7 @@ def _own() -> Iterator[Operation]:
 
 
 OPERATIONS: tuple[Operation, ...] = (
-    *(*_own(), *_arithmetic(), *_texts(), *_choices(), *_near(), *_conversions(), *_logic()),
+    *(*_own(), *_rows(), *_arithmetic(), *_texts(), *_choices(), *_near(), *_conversions(), *_logic()),
     *(_operation(*each) for each in documents()),
 )
 """Those with a fixed number of arguments; CASE, IF, IN, BETWEEN and LIKE are put together in :mod:`text_scalars`."""

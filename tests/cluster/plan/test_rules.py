@@ -36,9 +36,11 @@ from cluster.language.algebra import (
 )
 from cluster.language.columns import AggregateCall, Column, Ordering
 from cluster.language.extents import Coalescing
+from cluster.language.functions import IGNORE_COPIES
 from cluster.language.sequence_calls import SequenceCall
 from cluster.language.walks import nodes_of
 from cluster.language.window_shapes import Grid, Session, Span
+from cluster.physical.validity import multiplicity_sensitive
 from cluster.plan.rewrite import RULES
 from cluster.plan.rules import duplicates as d
 from cluster.plan.rules import emptiness as e
@@ -405,7 +407,7 @@ HOLDS_BACK = [
     (d.drop_distinct_below_extremes, grouped(Distinct(A), "x", call("sum", "y"))),
     (d.drop_distinct_below_extremes, grouped(Distinct(A), "x", call("count"))),
     (d.drop_distinct_below_extremes, grouped(Distinct(A), "x", call("max", "y"), call("avg", "y"))),
-    (d.drop_distinct_below_extremes, grouped(Distinct(A), "x", call("first", "y"))),
+    (d.drop_distinct_below_extremes, grouped(Distinct(A), "x", call("median", "y"))),
     (z.filter_below_zip, where(zipped(A, B), Y)),
     (z.filter_below_zip, where(zipped(A, B), '"apart_us" > 1')),
     (z.filter_below_zip, where(zipped(A, B), "FALSE")),
@@ -453,6 +455,13 @@ def test_each_rule_rewrites_its_plan_and_keeps_the_columns(rule, plan, expected)
 @pytest.mark.parametrize(("rule", "plan"), HOLDS_BACK, ids=_names(HOLDS_BACK))
 def test_no_rule_applies_without_its_precondition(rule, plan):
     assert rule(plan) is None
+
+
+@pytest.mark.parametrize("function", sorted(IGNORE_COPIES))
+def test_no_distinct_is_needed_below_what_ignores_copies(function):
+    above = grouped(Distinct(A), "x", call(function, "y"))
+    assert d.drop_distinct_below_extremes(above) == grouped(A, "x", call(function, "y"))
+    assert multiplicity_sensitive(above, above=True) == (False,)
 
 
 def test_every_rule_is_tried():

@@ -1,4 +1,4 @@
-"""Functions of regular expressions: series in, series out (:mod:`cluster.fjord.scalar_functions`).
+"""Functions of regular expressions: series in, series out (:mod:`cluster.scalars.operators`).
 
 A result that would have more than :data:`LONGEST_TEXT` code points is NULL, and is never made.
 """
@@ -9,11 +9,12 @@ from collections.abc import Callable
 
 import polars as pl
 
-from cluster.fjord.scalar_functions import choice
-from cluster.fjord.text_functions import longest_bytes
-from cluster.language.call_limits import LONGEST_TEXT
-from cluster.language.patterns import pattern_of
-from cluster.language.replacements import replacement_of
+from cluster.scalars.operators import choice
+from cluster.scalars.patterns import pattern_of
+from cluster.scalars.replacements import replacement_of
+from cluster.scalars.scalar_function import Family, ScalarFunction
+from cluster.scalars.texts import LONGEST_TEXT, longest_bytes
+from protocols.wire.streams import FieldType
 
 OfText = Callable[[pl.Series], pl.Series]
 
@@ -75,3 +76,19 @@ def _letters(value: pl.Series) -> pl.Series:
 
 def _fits(letters: pl.Series) -> pl.Series:
     return (letters <= LONGEST_TEXT).fill_null(False)  # noqa: FBT003 - Polars' own
+
+
+TEXT_PATTERNS: tuple[ScalarFunction, ...] = (
+    ScalarFunction(
+        "REGEXP_LIKE", matching, (Family.TEXT,), FieldType.BOOLEAN, ("this", "pattern"), aliases=("REGEXP_MATCHES",),
+        own=True, of_constants=True,
+    ),
+    ScalarFunction(
+        "REGEXP_EXTRACT", extracting, (Family.TEXT, Family.TEXT, Family.INTEGER), FieldType.TEXT,
+        ("this", "pattern", "group"), 2, aliases=("REGEXP_SUBSTR",), own=True, of_constants=True, null_if_null=False,
+    ),
+    ScalarFunction(
+        "REGEXP_REPLACE", replacing, (Family.TEXT,), FieldType.TEXT, ("this", "pattern", "replacement"), own=True,
+        of_constants=True, null_if_null=False,
+    ),
+)  # fmt: skip

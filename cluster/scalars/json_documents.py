@@ -1,4 +1,4 @@
-"""Functions of texts that are JSON documents: series in, series out (:mod:`cluster.fjord.scalar_functions`).
+"""Functions of texts that are JSON documents: series in, series out (:mod:`cluster.scalars.operators`).
 
 A document is read as RFC 8259 has it; what is none, and what is nested too deeply, is NULL whatever is asked of it. It
 is read once for each step of the path, without making values of what is not asked for, so that the work is proportional
@@ -14,8 +14,10 @@ from functools import partial
 import msgspec
 import polars as pl
 
-from cluster.language.call_limits import LONGEST_TEXT
-from cluster.language.json_paths import Step, path_of
+from cluster.scalars.json_paths import Step, path_of
+from cluster.scalars.scalar_function import Family, ScalarFunction
+from cluster.scalars.texts import LONGEST_TEXT
+from protocols.wire.streams import FieldType
 
 OfText = Callable[[pl.Series], pl.Series]
 
@@ -135,3 +137,22 @@ def _as_json(found: bytes) -> str | None:
 
 def _short(text: str) -> str | None:
     return text if len(text) <= LONGEST_TEXT else None
+
+
+def _of_path(
+    name: str, compute: Callable[[str], OfText], result: FieldType = FieldType.TEXT, aliases: tuple[str, ...] = ()
+) -> ScalarFunction:
+    """Return a function that reads a place of a document, and gives NULL where there is none."""
+    return ScalarFunction(
+        name, compute, (Family.TEXT,), result, ("this", "path"), aliases=aliases, own=True, of_constants=True,
+        null_if_null=False,
+    )  # fmt: skip
+
+
+JSON_FUNCTIONS: tuple[ScalarFunction, ...] = (
+    _of_path("JSON_VALUE", scalars),
+    _of_path("JSON_QUERY", containers),
+    _of_path("JSON_EXISTS", presence, FieldType.BOOLEAN),
+    _of_path("JSON_EXTRACT", parts),
+    _of_path("JSON_EXTRACT_STRING", texts, aliases=("GET_JSON_OBJECT",)),
+)

@@ -1,4 +1,4 @@
-"""Functions that cut, replace and fill texts: series in, series out (:mod:`cluster.fjord.scalar_functions`).
+"""Functions that cut, replace and fill texts: series in, series out (:mod:`cluster.scalars.operators`).
 
 Positions and lengths are in code points. A result that would have more than :data:`LONGEST_TEXT` of them is NULL, and
 is never made.
@@ -12,8 +12,10 @@ from typing import Any, Literal
 
 import polars as pl
 
-from cluster.fjord.scalar_functions import aligned, choice
-from cluster.language.call_limits import LONGEST_TEXT
+from cluster.scalars.operators import aligned, choice
+from cluster.scalars.scalar_function import Family, ScalarFunction
+from cluster.scalars.texts import LONGEST_TEXT
+from protocols.wire.streams import FieldType
 
 SPLIT_AT_ONCE = 2**20
 """Bytes of texts that are split into all their parts at a time: of a byte, that may be a part of 16 bytes and more."""
@@ -159,19 +161,34 @@ def _near(number: pl.Series) -> pl.Series:
     return number.cast(pl.Int64).clip(-_FAR, _FAR)
 
 
-TEXT_PARTS: Mapping[str, Callable[..., pl.Series]] = {
-    "LEFT": left,
-    "RIGHT": right,
-    "SPLIT_PART": split_part,
-    "REPLACE": replaced,
-    "LPAD": padded(in_front=True),
-    "RPAD": padded(in_front=False),
-    "TRIM": trimmed("both"),
-    "LTRIM": trimmed("left"),
-    "RTRIM": trimmed("right"),
-    "STRPOS": first_place,
-    "STARTS_WITH": begins_with,
-    "ENDS_WITH": ends_with,
-    "REVERSE": reversed_text,
-}
-"""By name."""
+_TEXT, _INTEGER = Family.TEXT, Family.INTEGER
+_ENDS = ("this", "characters")
+_PART = ("this", "part")
+_FILLED = ("this", "length", "fill")
+TEXT_PARTS: tuple[ScalarFunction, ...] = (
+    ScalarFunction("TRIM", trimmed("both"), (_TEXT,), FieldType.TEXT, _ENDS, 1, aliases=("BTRIM",), own=True),
+    ScalarFunction("LTRIM", trimmed("left"), (_TEXT,), FieldType.TEXT, _ENDS, 1, own=True),
+    ScalarFunction("RTRIM", trimmed("right"), (_TEXT,), FieldType.TEXT, _ENDS, 1, own=True),
+    ScalarFunction("STRPOS", first_place, (_TEXT,), FieldType.INTEGER, _PART, aliases=("INSTR", "LOCATE"), own=True),
+    ScalarFunction(
+        "STARTS_WITH", begins_with, (_TEXT,), FieldType.BOOLEAN, _PART, aliases=("STARTSWITH",), own=True
+    ),
+    ScalarFunction("ENDS_WITH", ends_with, (_TEXT,), FieldType.BOOLEAN, _PART, aliases=("ENDSWITH",), own=True),
+    ScalarFunction("REVERSE", reversed_text, (_TEXT,), FieldType.TEXT),
+    ScalarFunction("LEFT", left, (_TEXT, _INTEGER), FieldType.TEXT, ("this", "expression")),
+    ScalarFunction("RIGHT", right, (_TEXT, _INTEGER), FieldType.TEXT, ("this", "expression")),
+    ScalarFunction(
+        "SPLIT_PART", split_part, (_TEXT, _TEXT, _INTEGER), FieldType.TEXT, ("this", "delimiter", "part_index")
+    ),
+    ScalarFunction(
+        "REPLACE", replaced, (_TEXT,), FieldType.TEXT, ("this", "expression", "replacement"), null_if_null=False
+    ),
+    ScalarFunction(
+        "LPAD", padded(in_front=True), (_TEXT, _INTEGER, _TEXT), FieldType.TEXT, _FILLED, 2, own=True,
+        null_if_null=False,
+    ),
+    ScalarFunction(
+        "RPAD", padded(in_front=False), (_TEXT, _INTEGER, _TEXT), FieldType.TEXT, _FILLED, 2, own=True,
+        null_if_null=False,
+    ),
+)  # fmt: skip

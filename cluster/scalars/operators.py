@@ -1,22 +1,20 @@
-"""The operators and functions of expressions: series in, series out.
+"""The operators of expressions: series in, series out.
 
-An operand is as long as the others, or a constant of one value. Reals are finite and not minus zero, in operands
-and in results (:mod:`cluster.fjord.real_values`). Compared with a real, an integer counts as the nearest real; integers
-have 64 bits and wrap around.
+An operand is as long as the others, or a constant of one value. Reals are finite and not minus zero, in operands and in
+results (:mod:`cluster.scalars.real_values`). Compared with a real, an integer counts as the nearest real; integers have
+64 bits and wrap around.
 """
 
 from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterable
-from functools import reduce
 
 import numpy as np
 import polars as pl
 
-from cluster.fjord.real_values import finite, settled
-from cluster.fjord.rounded_once import integers_of_texts, rounded_decimals
-from cluster.language.call_limits import MOST_DECIMALS
+from cluster.scalars.real_values import finite, settled
+from cluster.scalars.rounded_once import integers_of_texts
 from protocols.wire.streams import FieldType
 
 LARGEST_WITH_EXPONENT = 1e-4
@@ -71,61 +69,6 @@ def remainder(left: pl.Series, right: pl.Series) -> pl.Series:
 def negate(value: pl.Series) -> pl.Series:
     """Return a number with its sign changed."""
     return settled(pl.Series([0]) - value)
-
-
-def absolute(value: pl.Series) -> pl.Series:
-    """Return a number without its sign."""
-    return value if value.dtype == pl.Null else value.abs()
-
-
-def sign(value: pl.Series) -> pl.Series:
-    """Return -1, 0 or 1."""
-    return value if value.dtype == pl.Null else value.sign().cast(pl.Int64)
-
-
-def round_to(decimals: int) -> Callable[[pl.Series], pl.Series]:
-    """Return the function that rounds to so many decimals, a half away from zero, by what is written of a real."""
-    count = min(decimals, MOST_DECIMALS)
-
-    def rounded(value: pl.Series) -> pl.Series:
-        if value.dtype != pl.Float64:
-            return value
-        if count == 0:
-            return settled(value.round(mode="half_away_from_zero"))
-        return rounded_decimals(value, count)
-
-    return rounded
-
-
-def floor(value: pl.Series) -> pl.Series:
-    """Return the greatest whole number that is not greater."""
-    return value.floor() if value.dtype == pl.Float64 else value
-
-
-def ceil(value: pl.Series) -> pl.Series:
-    """Return the least whole number that is not less."""
-    return settled(value.ceil()) if value.dtype == pl.Float64 else value
-
-
-def square_root(value: pl.Series) -> pl.Series:
-    """Return the square root; NULL for a negative number."""
-    return settled(value.cast(pl.Float64).sqrt())
-
-
-def logarithm(value: pl.Series) -> pl.Series:
-    """Return the natural logarithm; NULL for a number that is not positive."""
-    return settled(value.cast(pl.Float64).log())
-
-
-def exponential(value: pl.Series) -> pl.Series:
-    """Return e to a power."""
-    return settled(value.cast(pl.Float64).exp())
-
-
-def power(base: pl.Series, exponent: pl.Series) -> pl.Series:
-    """Return a power, a real; NULL where it does not exist."""
-    base, exponent = aligned(base.cast(pl.Float64), exponent.cast(pl.Float64))
-    return settled(base.pow(exponent))
 
 
 def _comparing(compare: Callable[[pl.Series, pl.Series], pl.Series]) -> Callable[[pl.Series, pl.Series], pl.Series]:
@@ -220,26 +163,6 @@ def choice(condition: pl.Series, chosen: pl.Series, other: pl.Series) -> pl.Seri
     return chosen.zip_with(condition.cast(pl.Boolean), other)
 
 
-def coalesce(*values: pl.Series) -> pl.Series:
-    """Return the first value that is not NULL."""
-    return reduce(lambda other, value: choice(value.is_not_null(), value, other), reversed(values))
-
-
-def least(*values: pl.Series) -> pl.Series:
-    """Return the least value; NULLs do not count."""
-    return reduce(lambda one, other: choice(COMPARED["<="](one, other) | other.is_null(), one, other), values)
-
-
-def greatest(*values: pl.Series) -> pl.Series:
-    """Return the greatest value; NULLs do not count."""
-    return reduce(lambda one, other: choice(COMPARED[">="](one, other) | other.is_null(), one, other), values)
-
-
-def null_if(value: pl.Series, other: pl.Series) -> pl.Series:
-    """Return a value, or NULL where it equals another."""
-    return choice(COMPARED["="](value, other), pl.Series([None], dtype=value.dtype), value)
-
-
 def cast_to(kind: FieldType) -> Callable[[pl.Series], pl.Series]:
     """Return the function that converts to a type; values that cannot be converted are NULL."""
     return _CASTS[kind]
@@ -266,7 +189,7 @@ def _to_integer(value: pl.Series) -> pl.Series:
         whole = text.cast(pl.Int64, strict=False)
         if whole.null_count() == value.null_count():
             return whole
-        return coalesce(whole, integers_of_texts(text, _to_real(text)))
+        return choice(whole.is_not_null(), whole, integers_of_texts(text, _to_real(text)))
     if value.dtype == pl.Float64:
         value = value.round(mode="half_to_even")
     return value.cast(pl.Int64, strict=False)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import string
 
-from cluster.language.patterns import PatternError
+from cluster.scalars.patterns import PatternError
 
 LONGEST_REPLACEMENT = 1_000
 """Characters."""

@@ -1,4 +1,4 @@
-"""The functions of texts: series in, series out (:mod:`cluster.fjord.scalar_functions`).
+"""LIKE, concatenation and the functions of whole texts: series in, series out.
 
 A text is a sequence of Unicode code points. Upper and lower case are those of Unicode, whatever the language.
 """
@@ -11,8 +11,13 @@ from functools import reduce
 
 import polars as pl
 
-from cluster.fjord.scalar_functions import aligned, choice
-from cluster.language.call_limits import LONGEST_TEXT
+from cluster.scalars.operators import aligned, choice
+from cluster.scalars.scalar_function import Family, ScalarFunction
+from protocols.wire.streams import FieldType
+
+LONGEST_TEXT = 10_000
+"""Most code points of a text that operators and functions compute: texts that double their length again and again would
+fill the memory. A longer one is NULL, as is a number beyond the reals."""
 
 
 def matching(pattern: str, escape: str | None = None, folds: bool = False) -> Callable[[pl.Series], pl.Series]:  # noqa: FBT001, FBT002 - as the node has it
@@ -109,3 +114,17 @@ def longest_bytes(texts: pl.Series) -> int:
     """Return how many bytes the longest of texts has."""
     longest = texts.str.len_bytes().max()
     return longest if isinstance(longest, int) else 0
+
+
+TEXT_FUNCTIONS: tuple[ScalarFunction, ...] = (
+    ScalarFunction("UPPER", upper, (Family.TEXT,), FieldType.TEXT, aliases=("UCASE",)),
+    ScalarFunction("LOWER", lower, (Family.TEXT,), FieldType.TEXT, aliases=("LCASE",)),
+    ScalarFunction(
+        "LENGTH", length, (Family.TEXT,), FieldType.INTEGER, aliases=("LEN", "CHAR_LENGTH", "CHARACTER_LENGTH")
+    ),
+    ScalarFunction(
+        "SUBSTRING", substring, (Family.TEXT, Family.INTEGER, Family.INTEGER), FieldType.TEXT,
+        ("this", "start", "length"), 2, aliases=("SUBSTR",),
+    ),
+    ScalarFunction("CONCAT", concatenated, (Family.ANY,), FieldType.TEXT, ("expressions",), 1),
+)  # fmt: skip

@@ -15,7 +15,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from cluster.fjord.real_values import settled
+from cluster.scalars.real_values import settled
 
 Integers = NDArray[np.int64]
 Reals = NDArray[np.float64]
