@@ -263,7 +263,8 @@ class Conditions:
 def both(word: str, left: Scalar, right: Scalar) -> Scalar:
     """Return AND or OR."""
     level = Binding[word]
-    text = words(f"{{0:{level}}} {word} {{1:{level}}}")
+    # A key of GROUP BY is known again as an operand: b AND c is none of a AND b AND c.
+    text = words(f"{{0:{level}}} {word} {{1:{level + 1}}}")
     return Scalar(BOOLEAN, text, words(f"{{0}} {word} {{1}}"), (left, right), level, f"{word}(boolean, boolean)")
 
 

@@ -362,8 +362,9 @@ def _logic() -> Iterator[Operation]:
     yield _operation("IS NULL", BOOLEAN, (BOOLEAN,), ("{0:3} IS UNKNOWN",), "{0} IS NULL", Binding.IS)
     known = ("{0:3} IS NOT UNKNOWN",)
     yield _operation("IS NOT NULL", BOOLEAN, (BOOLEAN,), known, "{0} IS NOT NULL", Binding.IS)
-    yield _operation("AND", BOOLEAN, both, ("{0:1} AND {1:1}",), "{0} AND {1}", Binding.AND)
-    yield _operation("OR", BOOLEAN, both, ("{0:0} OR {1:0}",), "{0} OR {1}", Binding.OR)
+    # A key of GROUP BY is known again as an operand: b AND c is none of a AND b AND c.
+    yield _operation("AND", BOOLEAN, both, ("{0:1} AND {1:2}",), "{0} AND {1}", Binding.AND)
+    yield _operation("OR", BOOLEAN, both, ("{0:0} OR {1:1}",), "{0} OR {1}", Binding.OR)
     yield _operation("NOT", BOOLEAN, (BOOLEAN,), ("NOT {0:2}",), "NOT {0}", Binding.NOT)
 
 
