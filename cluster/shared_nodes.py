@@ -20,6 +20,11 @@ T = TypeVar("T")
 class SharedNode(msgspec.Struct, frozen=True, tag=True, cache_hash=True, dict=True):
     """Base of the nodes of plans and expressions: a value, compared in time linear in the number of distinct nodes."""
 
+    @classmethod
+    def kind_name(cls) -> str:
+        """Return what names it in plan files and prices, which never changes, however the class is called."""
+        return str(cls.__struct_config__.tag)
+
     def __eq__(self, other: object) -> bool:
         """Return whether `other` means the same."""
         return isinstance(other, SharedNode) and _equal(self, other)

@@ -70,7 +70,7 @@ class Prices(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def of(self, node: Node) -> Price:
         """Return the price of the operator of a node; without one of its form, that of its kind."""
-        form, kind = form_of(node), type(node).__name__
+        form, kind = form_of(node), node.kind_name()
         return self.kinds.get(form) or self.kinds.get(kind) or SHIPPED.kinds.get(form) or self.named(kind)
 
     @property
@@ -81,7 +81,7 @@ class Prices(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     @property
     def of_lookup(self) -> Price:
         """The price of a lookup next to a scan."""
-        return self.named(Lookup.__name__)
+        return self.named(Lookup.kind_name())
 
     def named(self, kind: str) -> Price:
         """Return the price of a kind of operator."""
@@ -107,7 +107,7 @@ def form_of(node: Node) -> str:
         case Extent(coalescing=how) if how.kept == "lazy":
             return LAZY_EXTENT
         case _:
-            return type(node).__name__
+            return node.kind_name()
 
 
 STEPPED_AGGREGATE, TOTAL_AGGREGATE, JOIN_OF_ALL = "SteppedAggregate", "TotalAggregate", "JoinOfAll"

@@ -35,13 +35,13 @@ class Expression(SharedNode, frozen=True):
         return self
 
 
-class Column(Expression, frozen=True):
+class Column(Expression, frozen=True, tag="Column"):
     """A column of the input, by its name there."""
 
     name: str
 
 
-class Literal(Expression, frozen=True):
+class Literal(Expression, frozen=True, tag="Literal"):
     """A constant.
 
     Parameters
@@ -75,26 +75,26 @@ class _OfOne(Expression, frozen=True):
         return replace(self, operand=operands[0])
 
 
-class Group(_OfOne, frozen=True):
+class Group(_OfOne, frozen=True, tag="Group"):
     """Parentheses, as written: they have no meaning, but names are made of the text as written."""
 
 
-class Negative(_OfOne, frozen=True):
+class Negative(_OfOne, frozen=True, tag="Negative"):
     """A number with its sign changed."""
 
 
-class Not(_OfOne, frozen=True):
+class Not(_OfOne, frozen=True, tag="Not"):
     """NOT in three-valued logic."""
 
 
-class Cast(_OfOne, frozen=True):
+class Cast(_OfOne, frozen=True, tag="Cast"):
     """CAST, or TRY_CAST if it `tries`, with the same meaning: values that cannot be converted are NULL."""
 
     target: FieldType
     tries: bool = False
 
 
-class Like(_OfOne, frozen=True):
+class Like(_OfOne, frozen=True, tag="Like"):
     """LIKE with a constant pattern, and perhaps an escape character; it is ILIKE if it `folds` case."""
 
     pattern: str
@@ -102,7 +102,7 @@ class Like(_OfOne, frozen=True):
     folds: bool = False
 
 
-class Binary(Expression, frozen=True):
+class Binary(Expression, frozen=True, tag="Binary"):
     """Two operands with an operator between them: ``+ - * / % = <> < <= > >= IS``, ``IS [NOT] DISTINCT FROM``."""
 
     sign: str
@@ -119,7 +119,7 @@ class Binary(Expression, frozen=True):
         return Binary(self.sign, operands[0], operands[1])
 
 
-class Chain(Expression, frozen=True):
+class Chain(Expression, frozen=True, tag="Chain"):
     """Two or more operands with the same word between them, for which grouping changes nothing: ``AND OR ||``.
 
     None of the operands is a chain of the same word: see :func:`chain`.
@@ -138,7 +138,7 @@ class Chain(Expression, frozen=True):
         return chain(self.word, operands)
 
 
-class Between(Expression, frozen=True):
+class Between(Expression, frozen=True, tag="Between"):
     """Tests whether a value is neither below nor above two others."""
 
     value: Expression
@@ -155,7 +155,7 @@ class Between(Expression, frozen=True):
         return Between(*operands)
 
 
-class Among(Expression, frozen=True):
+class Among(Expression, frozen=True, tag="Among"):
     """IN over a list."""
 
     value: Expression
@@ -171,7 +171,7 @@ class Among(Expression, frozen=True):
         return Among(operands[0], operands[1:])
 
 
-class Call(Expression, frozen=True):
+class Call(Expression, frozen=True, tag="Call"):
     """A call of a function, by its name in FjordSQL."""
 
     function: str
@@ -187,7 +187,7 @@ class Call(Expression, frozen=True):
         return Call(self.function, operands)
 
 
-class UserCall(Expression, frozen=True):
+class UserCall(Expression, frozen=True, tag="UserCall"):
     """A call of a function of a user."""
 
     function: UserFunction
@@ -203,7 +203,7 @@ class UserCall(Expression, frozen=True):
         return UserCall(self.function, operands)
 
 
-class Case(Expression, frozen=True):
+class Case(Expression, frozen=True, tag="Case"):
     """CASE, with or without a subject that is compared with each condition.
 
     Parameters

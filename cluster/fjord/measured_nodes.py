@@ -34,7 +34,7 @@ def logical_kind(operation: Operation) -> str:
         case kinds.Changes():
             return "Istream" if operation.insertions else "Dstream"
         case _:
-            return LOGICAL_KINDS.get(type(operation), type(operation).__name__)
+            return LOGICAL_KINDS.get(type(operation), operation.kind_name())
 
 
 def measured_nodes(plan: Node, fragment: Fragment, rates: Callable[[str], Rates]) -> dict[Node, Rates]:
@@ -54,7 +54,7 @@ def measured_nodes(plan: Node, fragment: Fragment, rates: Callable[[str], Rates]
     """
     logical: dict[str, list[Node]] = {}
     for node in from_below(plan):
-        logical.setdefault(type(node).__name__, []).append(node)
+        logical.setdefault(node.kind_name(), []).append(node)
     physical = _operators(fragment)
     found: dict[Node, Rates] = {}
     for kind, nodes in logical.items():

@@ -41,7 +41,7 @@ Function = Callable[..., pl.Series]
 SMALLEST, LARGEST = -(2**63), 2**63 - 1
 
 
-class Choice(Expression, frozen=True):
+class Choice(Expression, frozen=True, tag="Choice"):
     """One branch of CASE, and the rest of it."""
 
     other: Expression

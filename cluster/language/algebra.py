@@ -62,7 +62,7 @@ class TableLookup(msgspec.Struct, frozen=True):
         return self.kind in ("inner", "left")
 
 
-class Source(SharedNode, frozen=True):
+class Source(SharedNode, frozen=True, tag="Source"):
     """A base stream: each tuple is valid at its own instant only, ``[t, t + 1)``.
 
     ``sample_period_us`` (``SAMPLE``) keeps the tuples stamped at whole multiples of the period; None keeps all. With a
@@ -101,7 +101,7 @@ class Source(SharedNode, frozen=True):
         return tuple(column for column in self.columns if column.name not in found)
 
 
-class Relation(SharedNode, frozen=True):
+class Relation(SharedNode, frozen=True, tag="Relation"):
     """A relation as it is at an instant: a table that changes outside Fjord (papers/star_joins.md section 1.3).
 
     Parameters
@@ -119,7 +119,7 @@ class Relation(SharedNode, frozen=True):
     columns: Schema
 
 
-class TimeWindow(SharedNode, frozen=True):
+class TimeWindow(SharedNode, frozen=True, tag="TimeWindow"):
     """Time window of `size_us` (None: unbounded) that moves every `slide_us` (1: continuously).
 
     With slide a and size w a tuple stamped t is valid on [k0 - 1, k1 - 1), where k0 is the first multiple of a that is
@@ -138,7 +138,7 @@ class TimeWindow(SharedNode, frozen=True):
     """Its panes are shared with windows of this family only (cluster/plan/pane_families.py); unset: the common one."""
 
 
-class SessionWindow(SharedNode, frozen=True):
+class SessionWindow(SharedNode, frozen=True, tag="SessionWindow"):
     """Sessions of each combination of `keys`; of the whole stream without any."""
 
     input: Node
@@ -146,7 +146,7 @@ class SessionWindow(SharedNode, frozen=True):
     session: Session
 
 
-class UntilNext(SharedNode, frozen=True):
+class UntilNext(SharedNode, frozen=True, tag="UntilNext"):
     """Each tuple from its stamp until the next later stamp of its `keys`, or for `longest_us` if that is shorter.
 
     Tuples are those of a stream, valid at their own instant only. Which tuples come next is decided over all of them.
@@ -171,7 +171,7 @@ class UntilNext(SharedNode, frozen=True):
     lasts: bool = True
 
 
-class CountWindow(SharedNode, frozen=True):
+class CountWindow(SharedNode, frozen=True, tag="CountWindow"):
     """The last `rows` tuples (None: all), moving every `slide_rows`-th tuple."""
 
     input: Node
@@ -179,7 +179,7 @@ class CountWindow(SharedNode, frozen=True):
     slide_rows: Annotated[int, Meta(ge=1)] = 1
 
 
-class PartitionedWindow(SharedNode, frozen=True):
+class PartitionedWindow(SharedNode, frozen=True, tag="PartitionedWindow"):
     """A count window for each combination of `keys`."""
 
     input: Node
@@ -188,7 +188,7 @@ class PartitionedWindow(SharedNode, frozen=True):
     slide_rows: Annotated[int, Meta(ge=1)] = 1
 
 
-class Filter(SharedNode, frozen=True):
+class Filter(SharedNode, frozen=True, tag="Filter"):
     """Tuples for which the predicate is true (not false, not NULL).
 
     In a template, `choice` is the place of the condition in each subscriber's list (cluster/physical/rules); None in a
@@ -200,18 +200,18 @@ class Filter(SharedNode, frozen=True):
     choice: int | None = None
 
 
-class Project(SharedNode, frozen=True):
+class Project(SharedNode, frozen=True, tag="Project"):
     """Tuples mapped to new ones; duplicates stay."""
 
     input: Node
     outputs: tuple[Output, ...]
 
 
-class Union(_Pair, frozen=True):
+class Union(_Pair, frozen=True, tag="Union"):
     """Bag union; the columns of both sides agree in number, type and (after renaming) name."""
 
 
-class Join(_Pair, frozen=True):
+class Join(_Pair, frozen=True, tag="Join"):
     """Pairs valid at the same instant for which the predicate is true (None: all pairs)."""
 
     predicate: Scalar | None
@@ -221,7 +221,7 @@ ZipKind = Literal["inner", "left", "full"]
 """Pairs; pairs and left tuples without a partner; pairs and all tuples without one."""
 
 
-class Zip(_Pair, frozen=True):
+class Zip(_Pair, frozen=True, tag="Zip"):
     """Tuples of both sides paired one to one in the order of their stamps (papers/fjords.md section 2, zipper join).
 
     Tuples of either side are valid at their own instant only. Look, among tuples with equal keys, at the earliest of
@@ -254,7 +254,7 @@ class Zip(_Pair, frozen=True):
     apart: str
 
 
-class PatternMatch(SharedNode, frozen=True):
+class PatternMatch(SharedNode, frozen=True, tag="PatternMatch"):
     """Matches of a pattern of rows, for each combination of `keys` (docs/reference/sql.md, Patterns).
 
     Tuples are valid at their own instant only; a match is valid at that of its last row.
@@ -265,7 +265,7 @@ class PatternMatch(SharedNode, frozen=True):
     pattern: RowPattern
 
 
-class StampJoin(_Pair, frozen=True):
+class StampJoin(_Pair, frozen=True, tag="StampJoin"):
     """Pairs of tuples whose stamps are at most so far apart: interval joins, and ASOF joins.
 
     Tuples of either side are valid at their own instant only. A pair is valid at the instant of its later tuple, a
@@ -294,7 +294,7 @@ class StampJoin(_Pair, frozen=True):
     latest: bool = False
 
 
-class Sequence(SharedNode, frozen=True):
+class Sequence(SharedNode, frozen=True, tag="Sequence"):
     """Tuples, valid at their own instant only, each with what functions compute over those of its `keys` in order.
 
     The order is that of stamps; of equal stamps it is that of the columns of `ties`, with NULLs last.
@@ -306,7 +306,7 @@ class Sequence(SharedNode, frozen=True):
     calls: tuple[SequenceCall, ...]
 
 
-class KeptExtent(SharedNode, frozen=True):
+class KeptExtent(SharedNode, frozen=True, tag="KeptExtent"):
     """Coalesced rows of at most so many tuples of a window (docs/reference/sql.md, Keeping fewer tuples).
 
     Tuples are valid at their own instant only, and numbered in runs.
@@ -316,19 +316,19 @@ class KeptExtent(SharedNode, frozen=True):
     kept: KeptTuples
 
 
-class SemiJoin(_Pair, frozen=True):
+class SemiJoin(_Pair, frozen=True, tag="SemiJoin"):
     """Left tuples, with their multiplicity, for which some right tuple satisfies the predicate."""
 
     predicate: Scalar | None
 
 
-class AntiJoin(_Pair, frozen=True):
+class AntiJoin(_Pair, frozen=True, tag="AntiJoin"):
     """Left tuples, with their multiplicity, for which no right tuple satisfies the predicate."""
 
     predicate: Scalar | None
 
 
-class Lookup(SharedNode, frozen=True):
+class Lookup(SharedNode, frozen=True, tag="Lookup"):
     """Tuples with the rows of a table of relations that are active when they begin to be valid.
 
     A change of a relation affects only tuples that begin after it (papers/star_joins.md section 1.3); a pair is valid
@@ -361,7 +361,7 @@ class Lookup(SharedNode, frozen=True):
         return self.kind in ("inner", "left")
 
 
-class Held(SharedNode, frozen=True):
+class Held(SharedNode, frozen=True, tag="Held"):
     """The rows of a table of relations as a stream: each is valid as long as the versions that have it hold.
 
     A version holds, at the instants of the streams of `input`, from where tuples are looked up in it (:class:`Lookup`).
@@ -392,21 +392,21 @@ class Held(SharedNode, frozen=True):
     marks: Schema = ()
 
 
-class Distinct(SharedNode, frozen=True):
+class Distinct(SharedNode, frozen=True, tag="Distinct"):
     """Each tuple once per instant."""
 
     input: Node
 
 
-class Difference(_Pair, frozen=True):
+class Difference(_Pair, frozen=True, tag="Difference"):
     """Bag difference: multiplicity max(left - right, 0)."""
 
 
-class Intersection(_Pair, frozen=True):
+class Intersection(_Pair, frozen=True, tag="Intersection"):
     """Bag intersection: multiplicity min(left, right)."""
 
 
-class Aggregate(SharedNode, frozen=True):
+class Aggregate(SharedNode, frozen=True, tag="Aggregate"):
     """Aggregates per instant and combination of `keys`; nothing at an instant without tuples (section 0.7)."""
 
     input: Node
@@ -414,7 +414,7 @@ class Aggregate(SharedNode, frozen=True):
     calls: tuple[AggregateCall, ...]
 
 
-class Extent(SharedNode, frozen=True):
+class Extent(SharedNode, frozen=True, tag="Extent"):
     """Runs of the samples of `keys` that are valid at an instant, in the order of their stamps (sql.md, Coalescing).
 
     A run goes on while each sample is linked with the one before. It is a row with the keys, the coalesced columns of
@@ -427,7 +427,7 @@ class Extent(SharedNode, frozen=True):
     coalescing: Coalescing
 
 
-class Ranked(SharedNode, frozen=True):
+class Ranked(SharedNode, frozen=True, tag="Ranked"):
     """Tuples whose place in the order of their `keys` is above `above` and at most `most` (None: any), per instant.
 
     With `name`, a column of that name is their place, counted by `function`.
@@ -442,7 +442,7 @@ class Ranked(SharedNode, frozen=True):
     name: str | None = None
 
 
-class WindowBounds(SharedNode, frozen=True):
+class WindowBounds(SharedNode, frozen=True, tag="WindowBounds"):
     """Tuples with begin and end of the window that there is at each instant, as columns `start` and `end`.
 
     At an instant t that is the window of the last boundary of `grid`, which has a size, that is at most t + 1.
@@ -454,7 +454,7 @@ class WindowBounds(SharedNode, frozen=True):
     end: str
 
 
-class Granularity(SharedNode, frozen=True):
+class Granularity(SharedNode, frozen=True, tag="Granularity"):
     """Snapshots at whole multiples of `granule_us` only."""
 
     input: Node
@@ -462,13 +462,13 @@ class Granularity(SharedNode, frozen=True):
     allowed: Allowed | msgspec.UnsetType = msgspec.UNSET
 
 
-class Istream(SharedNode, frozen=True):
+class Istream(SharedNode, frozen=True, tag="Istream"):
     """Tuples that begin to be valid, each at that instant only."""
 
     input: Node
 
 
-class Dstream(SharedNode, frozen=True):
+class Dstream(SharedNode, frozen=True, tag="Dstream"):
     """Tuples that cease to be valid, each at its last valid instant only (section 5.16)."""
 
     input: Node

@@ -31,17 +31,22 @@ Measures = tuple[tuple[str, tuple[Measure, ...]], ...]
 
 
 class _Operation(msgspec.Struct, frozen=True, tag=True):
-    """Base of all kinds."""
+    """Base of all kinds. Their names in plan files and in ids of state never change, however classes are called."""
 
     called: ClassVar[str] = ""
 
     @classmethod
+    def kind_name(cls) -> str:
+        """Return the name of the kind in plan files and prices."""
+        return str(cls.__struct_config__.tag)
+
+    @classmethod
     def state_name(cls) -> str:
         """Return the name of the kind in ids of state."""
-        return cls.called or cls.__name__
+        return cls.called or cls.kind_name()
 
 
-class Scan(_Operation, frozen=True):
+class Scan(_Operation, frozen=True, tag="Scan"):
     """The rows of a stream; pipelines that read the same rows share one scan.
 
     Parameters
@@ -65,7 +70,7 @@ class Scan(_Operation, frozen=True):
     history: History | None = None
 
 
-class ScanAggregates(_Operation, frozen=True):
+class ScanAggregates(_Operation, frozen=True, tag="ScanAggregates"):
     """Partial aggregates that devices and proxies have stored in a stream's table.
 
     Parameters
@@ -82,20 +87,20 @@ class ScanAggregates(_Operation, frozen=True):
     history: History | None = None
 
 
-class Sample(_Operation, frozen=True):
+class Sample(_Operation, frozen=True, tag="Sample"):
     """The samples of a period; None for those at each mote's default rate."""
 
     period_us: int | None
 
 
-class Columns(_Operation, frozen=True):
+class Columns(_Operation, frozen=True, tag="Columns"):
     """The columns of the shared scan that a pipeline reads; the stamp is one of them if it is needed."""
 
     columns: Schema
     called: ClassVar[str] = "Project"
 
 
-class GroupedFilter(_Operation, frozen=True):
+class GroupedFilter(_Operation, frozen=True, tag="GroupedFilter"):
     """A row for each query group whose condition holds.
 
     Parameters
@@ -113,39 +118,39 @@ class GroupedFilter(_Operation, frozen=True):
     visible_from: bool
 
 
-class PreaggregatedFilter(_Operation, frozen=True):
+class PreaggregatedFilter(_Operation, frozen=True, tag="PreaggregatedFilter"):
     """Removes from each query group the samples that are contained in device partial aggregates for it."""
 
     called: ClassVar[str] = "WithoutTold"
 
 
-class Filter(_Operation, frozen=True):
+class Filter(_Operation, frozen=True, tag="Filter"):
     """Rows for which the predicate is true."""
 
     predicate: Scalar
 
 
-class PerQueryFilter(_Operation, frozen=True):
+class PerQueryFilter(_Operation, frozen=True, tag="PerQueryFilter"):
     """The rows of each query group for which its own condition is true; `place` is that of the condition."""
 
     place: int
     called: ClassVar[str] = "MemberFilter"
 
 
-class Project(_Operation, frozen=True):
+class Project(_Operation, frozen=True, tag="Project"):
     """Rows mapped to new ones."""
 
     outputs: tuple[Output, ...]
 
 
-class TimeWindow(_Operation, frozen=True):
+class TimeWindow(_Operation, frozen=True, tag="TimeWindow"):
     """Rows valid for `size_us` (None: without end), moving by `slide_us`."""
 
     size_us: int | None
     slide_us: int
 
 
-class CountWindow(_Operation, frozen=True):
+class CountWindow(_Operation, frozen=True, tag="CountWindow"):
     """The last `rows` rows (None: all) of each combination of `keys`.
 
     Parameters
@@ -165,7 +170,7 @@ class CountWindow(_Operation, frozen=True):
     lag_us: int | None
 
 
-class SharedCountWindow(_Operation, frozen=True):
+class SharedCountWindow(_Operation, frozen=True, tag="SharedCountWindow"):
     """The last `rows` rows of each combination of `keys`, for queries of different age: see its subscribers.
 
     Parameters
@@ -184,14 +189,14 @@ class SharedCountWindow(_Operation, frozen=True):
     lag_us: int
 
 
-class GridWindow(_Operation, frozen=True):
+class GridWindow(_Operation, frozen=True, tag="GridWindow"):
     """A window whose boundaries lie on a grid; `slide_us` is how often one that is reset shows what is new."""
 
     grid: Grid
     slide_us: int
 
 
-class WindowBounds(_Operation, frozen=True):
+class WindowBounds(_Operation, frozen=True, tag="WindowBounds"):
     """Rows cut where a window moves, with its begin and end; fields as of the algebra's node."""
 
     grid: Grid
@@ -199,7 +204,7 @@ class WindowBounds(_Operation, frozen=True):
     end: str
 
 
-class SessionWindow(_Operation, frozen=True):
+class SessionWindow(_Operation, frozen=True, tag="SessionWindow"):
     """Rows of sessions of each combination of `keys`, at the instant at which their session closes, or until then.
 
     Parameters
@@ -218,7 +223,7 @@ class SessionWindow(_Operation, frozen=True):
     lag_us: int | None
 
 
-class UntilNext(_Operation, frozen=True):
+class UntilNext(_Operation, frozen=True, tag="UntilNext"):
     """Rows from their stamp until the next later one of their `keys`, at most for a time.
 
     Parameters
@@ -239,7 +244,7 @@ class UntilNext(_Operation, frozen=True):
     lag_us: int | None
 
 
-class Extent(_Operation, frozen=True):
+class Extent(_Operation, frozen=True, tag="Extent"):
     """Runs of the samples of `keys` in their order.
 
     Parameters
@@ -258,7 +263,7 @@ class Extent(_Operation, frozen=True):
     lag_us: int | None
 
 
-class SharedExtents(_Operation, frozen=True):
+class SharedExtents(_Operation, frozen=True, tag="SharedExtents"):
     """Runs of the same samples, for several queries, each in its way: see its subscribers.
 
     Parameters
@@ -276,21 +281,21 @@ class SharedExtents(_Operation, frozen=True):
     eager: bool
 
 
-class Panes(_Operation, frozen=True):
+class Panes(_Operation, frozen=True, tag="Panes"):
     """One stamp for all rows of a pane; of a family with a name: of that, a width."""
 
     width_us: int
     family_us: int | msgspec.UnsetType = msgspec.UNSET
 
 
-class PartialAggregate(_Operation, frozen=True):
+class PartialAggregate(_Operation, frozen=True, tag="PartialAggregate"):
     """The first half of an aggregate: a partial row per key and interval."""
 
     keys: tuple[str, ...]
     calls: tuple[AggregateCall, ...]
 
 
-class DeviceAggregates(_Operation, frozen=True):
+class DeviceAggregates(_Operation, frozen=True, tag="DeviceAggregates"):
     """Device partial aggregates as partial rows of the query groups that can use them.
 
     Parameters
@@ -315,7 +320,7 @@ Spread = Literal["keys", "group", "lookup"]
 """By the values of keys; by query group; by the keys of a relation beyond memory."""
 
 
-class Exchange(_Operation, frozen=True):
+class Exchange(_Operation, frozen=True, tag="Exchange"):
     """Hash partitioning: rows cross Spark's shuffle to the bucket of their values.
 
     Parameters
@@ -333,19 +338,19 @@ class Exchange(_Operation, frozen=True):
     columns: Schema
 
 
-class Reorder(_Operation, frozen=True):
+class Reorder(_Operation, frozen=True, tag="Reorder"):
     """Rows in the order of their starts, as far as the watermark has come."""
 
     columns: Schema
 
 
-class Split(_Operation, frozen=True):
+class Split(_Operation, frozen=True, tag="Split"):
     """Rows split into one for each instant of their validity."""
 
     columns: Schema
 
 
-class MergeAggregate(_Operation, frozen=True):
+class MergeAggregate(_Operation, frozen=True, tag="MergeAggregate"):
     """The second half of an aggregate.
 
     Parameters
@@ -361,40 +366,40 @@ class MergeAggregate(_Operation, frozen=True):
     slide_us: int = 1
 
 
-class PaneAggregate(_Operation, frozen=True):
+class PaneAggregate(_Operation, frozen=True, tag="PaneAggregate"):
     """The windows of all subscribers, merged from shared panes."""
 
     keys: Schema
     calls: tuple[AggregateCall, ...]
 
 
-class Union(_Operation, frozen=True):
+class Union(_Operation, frozen=True, tag="Union"):
     """The rows of both inputs."""
 
     columns: Schema
 
 
-class Distinct(_Operation, frozen=True):
+class Distinct(_Operation, frozen=True, tag="Distinct"):
     """Each row once per instant."""
 
     columns: Schema
 
 
-class Difference(_Operation, frozen=True):
+class Difference(_Operation, frozen=True, tag="Difference"):
     """Rows of the left input without those of the right one."""
 
     columns: Schema
     called: ClassVar[str] = "Multiplicities"
 
 
-class Intersection(_Operation, frozen=True):
+class Intersection(_Operation, frozen=True, tag="Intersection"):
     """Rows that both inputs have."""
 
     columns: Schema
     called: ClassVar[str] = "Multiplicities"
 
 
-class Join(_Operation, frozen=True):
+class Join(_Operation, frozen=True, tag="Join"):
     """Pairs of rows that are valid together and meet the predicate."""
 
     left: Schema
@@ -402,7 +407,7 @@ class Join(_Operation, frozen=True):
     predicate: Scalar | None
 
 
-class SemiJoin(_Operation, frozen=True):
+class SemiJoin(_Operation, frozen=True, tag="SemiJoin"):
     """Rows of the left input that have a partner, or that have none (`anti`)."""
 
     left: Schema
@@ -411,7 +416,7 @@ class SemiJoin(_Operation, frozen=True):
     anti: bool
 
 
-class Zip(_Operation, frozen=True):
+class Zip(_Operation, frozen=True, tag="Zip"):
     """Rows paired one to one in the order of their stamps; fields as of the algebra's node."""
 
     left: Schema
@@ -423,7 +428,7 @@ class Zip(_Operation, frozen=True):
     apart: str
 
 
-class PatternMatch(_Operation, frozen=True):
+class PatternMatch(_Operation, frozen=True, tag="PatternMatch"):
     """Matches of a pattern of rows; fields as of the algebra's node, `columns` those of the input."""
 
     columns: Schema
@@ -431,7 +436,7 @@ class PatternMatch(_Operation, frozen=True):
     pattern: RowPattern
 
 
-class StampJoin(_Operation, frozen=True):
+class StampJoin(_Operation, frozen=True, tag="StampJoin"):
     """Pairs of rows whose stamps are at most so far apart; fields as of the algebra's node."""
 
     left: Schema
@@ -444,7 +449,7 @@ class StampJoin(_Operation, frozen=True):
     latest: bool
 
 
-class KeptExtent(_Operation, frozen=True):
+class KeptExtent(_Operation, frozen=True, tag="KeptExtent"):
     """Coalesced rows of at most so many tuples of a window.
 
     Parameters
@@ -462,7 +467,7 @@ class KeptExtent(_Operation, frozen=True):
     lag_us: int | None
 
 
-class Sequence(_Operation, frozen=True):
+class Sequence(_Operation, frozen=True, tag="Sequence"):
     """Rows with functions over those before and behind them, in order; fields as of the algebra's node."""
 
     columns: Schema
@@ -471,7 +476,7 @@ class Sequence(_Operation, frozen=True):
     calls: tuple[SequenceCall, ...]
 
 
-class Lookup(_Operation, frozen=True):
+class Lookup(_Operation, frozen=True, tag="Lookup"):
     """Rows with what a table of relations has for them.
 
     Parameters
@@ -486,7 +491,7 @@ class Lookup(_Operation, frozen=True):
     streams: tuple[str, ...]
 
 
-class Ranked(_Operation, frozen=True):
+class Ranked(_Operation, frozen=True, tag="Ranked"):
     """Rows by their places in an order; fields as of the algebra's node.
 
     Parameters
@@ -507,7 +512,7 @@ class Ranked(_Operation, frozen=True):
     lag_us: int | None = None
 
 
-class Held(_Operation, frozen=True):
+class Held(_Operation, frozen=True, tag="Held"):
     """The rows of a table of relations, each valid as long as the versions that have it hold.
 
     Parameters
@@ -534,20 +539,20 @@ class Held(_Operation, frozen=True):
     against: tuple[str, ...] = ()
 
 
-class Granularity(_Operation, frozen=True):
+class Granularity(_Operation, frozen=True, tag="Granularity"):
     """Snapshots at whole multiples of `granule_us`."""
 
     granule_us: int
 
 
-class Changes(_Operation, frozen=True):
+class Changes(_Operation, frozen=True, tag="Changes"):
     """Rows that begin to be valid (`insertions`), or that cease to be."""
 
     columns: Schema
     insertions: bool
 
 
-class Sink(_Operation, frozen=True):
+class Sink(_Operation, frozen=True, tag="Sink"):
     """Answers: each subscriber's own rows, finished, under its name."""
 
     called: ClassVar[str] = "Answers"

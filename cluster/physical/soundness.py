@@ -57,7 +57,7 @@ def _check_name(fragment: Fragment, node: OperatorNode) -> None:
     """Raise unless a node has an id such as ``fold-0f3a@0/2 MergeAggregate`` or ``panes-77e2/0``."""
     place, *kind = node.id.removeprefix(fragment.identity).split(" ")
     operation = type(node.operation)
-    kinds = {operation.__name__, operation.state_name(), *([_COUNTS] if operation is DeviceAggregates else [])}
+    kinds = {operation.kind_name(), operation.state_name(), *([_COUNTS] if operation is DeviceAggregates else [])}
     named = not kind if operation is Exchange else bool(kind) and kind[0] in kinds
     if not node.id.startswith(fragment.identity) or not named or not (place == "" or place.startswith("/")):
         raise ValueError(f"no operator of the kind {operation.__name__} keeps state under the name {node.id!r}")

@@ -85,7 +85,7 @@ def name_of(identity: str) -> str:
     return identity.rpartition("@")[0]
 
 
-class Plan(msgspec.Struct, frozen=True, tag=True):
+class Plan(msgspec.Struct, frozen=True, tag="Plan"):
     """All queries of an epoch.
 
     Parameters
@@ -111,7 +111,7 @@ class Plan(msgspec.Struct, frozen=True, tag=True):
         return streams_of_all(query.node for query in self.queries)
 
 
-class PlanChange(msgspec.Struct, frozen=True, tag=True):
+class PlanChange(msgspec.Struct, frozen=True, tag="PlanChange"):
     """The difference between an epoch's plan and that of the previous epoch.
 
     Parameters

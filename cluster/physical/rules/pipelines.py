@@ -52,7 +52,7 @@ def pipeline(
     found: list[OperatorNode] = []
     for operation in _operations(stateless, aggregate, panes, preaggregated=preaggregated):
         below = (found[-1].id,) if found else ()
-        found.append(OperatorNode(f"{name}/{len(found)} {type(operation).__name__}", operation, below))
+        found.append(OperatorNode(f"{name}/{len(found)} {operation.kind_name()}", operation, below))
     return tuple(found)
 
 

@@ -223,7 +223,7 @@ def _reported(panes: _Panes, name: str) -> Iterator[OperatorNode]:
         if not (panes.missing if missing else panes.measures is not None):
             continue
         scan = ScanAggregates(panes.source.stream, fixed, panes.measures or (), panes.source.history)
-        below = OperatorNode(f"{name} {type(scan).__name__}{' 2' if missing else ''}", scan)
+        below = OperatorNode(f"{name} {scan.kind_name()}{' 2' if missing else ''}", scan)
         yield below
         aggregates = DeviceAggregates(missing, fixed, keys, panes.calls, panes.pane_us)
         yield OperatorNode(f"{name} {called}", aggregates, (below.id,))
