@@ -20,6 +20,7 @@ from cluster.language.expressions import COMPARISONS
 from cluster.language.plans import column_scalar, project, reads_relations_only
 from cluster.language.scope import Names, Scope, ScopeItem
 from cluster.language.syntax import QUERIES, conjuncts, own_columns, own_parts
+from cluster.language.validity_syntax import BEGIN, END, ValidBound, Validity
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -121,7 +122,7 @@ def paired(
                 references[0], reason, "compare with the query between, and there with the one around it"
             )
     own = [column for each in across for column in own_columns(each) if not scope.knows(column)]
-    needed = {outer.find(each, context).internal for each in (*references, *own) if outer.reaches(each)}
+    needed = {name for each in (*references, *own) if outer.reaches(each) for name in _read_by(each, outer, context)}
     certain = {outer.find(each, context).internal for each in _compared(across) if each in own and outer.reaches(each)}
     columns = [column for column in schema_of(left) if column.name in needed]
     taken = Names(column.name for side in (left, node) for column in schema_of(side))
@@ -135,6 +136,15 @@ def paired(
         for name, other in names.items()
     )
     return Paired(pairs, replace(scope, outer=_narrowed(outer, names)), names, equal)
+
+
+def _read_by(reference: exp.Column, scope: Scope, context: Context) -> Iterator[str]:
+    """Yield the columns of a plan that a name reads: of an interval, its begin and its end."""
+    if not isinstance(reference, Validity):
+        yield scope.find(reference, context).internal
+        return
+    for bound in (BEGIN, END):
+        yield scope.find(ValidBound(this=exp.to_identifier(bound), table=reference.args.get("table")), context).internal
 
 
 def _compared(conditions: list[exp.Expr]) -> Iterator[exp.Column]:
@@ -154,6 +164,7 @@ def _narrowed(scope: Scope, names: Mapping[str, str]) -> Scope:
             item.stamp,
             names.get(item.sampled_at) if item.sampled_at else None,
             item.shared,
+            (names[both[0]], names[both[1]]) if (both := item.validity) and names.keys() >= {*both} else None,
         )
         for item in scope.items
     )

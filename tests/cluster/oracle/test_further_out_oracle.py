@@ -13,6 +13,9 @@ import duckdb
 import pytest
 
 from cluster.testing import EOF, QueryRun, ScriptedSource
+from tests.cluster.oracle.comparison import Snapshots, snapshots_of
+from tests.cluster.oracle.text_running import planned, run_text, streams_of
+from tests.cluster.oracle.text_world import World, random_world
 
 LAST = 24
 """No stamp is above this."""
@@ -144,3 +147,27 @@ def test_what_is_asked_two_and_three_levels_further_in_is_exact(seed: int) -> No
         assert found == meant, fjord_words(text)
         answered += any(meant)
     assert answered >= AT_ONCE // 3
+
+
+def answers(query: str, world: World, seed: int) -> Snapshots:
+    plan = planned([], query).better
+    return snapshots_of(run_text(plan, world, streams_of(world, planned([], query).streams), seed), 60)
+
+
+def test_intervals_of_a_query_further_out_are_read_beside_columns_of_it() -> None:
+    """What depends on the outermost query alone may as well stand there."""
+    shape = "SELECT note FROM alpha AS t VALID UNTIL NEXT BY note MAX 40 US WHERE t.ok IN ({}){}"
+    inner = "SELECT b FROM wild AS w VALID UNTIL NEXT BY n MAX 50 US WHERE {}VALID(t) OVERLAPS VALID(w)"
+    alone = "EXISTS (SELECT p.place FROM places AS p WHERE t.k <> p.segment)"
+    between, outermost = (
+        shape.format(inner.format(f"{alone} AND "), ""),
+        shape.format(inner.format(""), f" AND {alone}"),
+    )
+    some = 0
+    for number in range(30):
+        dice = random.Random(f"intervals further out/{number}")
+        world, seed = random_world(dice), dice.getrandbits(32)
+        expected = answers(outermost, world, seed)
+        assert answers(between, world, seed) == expected
+        some += any(expected)
+    assert some > 3
