@@ -10,7 +10,8 @@ import polars as pl
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from cluster.scalars.operators import cast_to, round_to
+from cluster.scalars.numbers import round_to
+from cluster.scalars.operators import cast_to
 from cluster.scalars.rounded_once import nearest_integer
 from protocols.wire.streams import FieldType
 

@@ -90,7 +90,6 @@ from protocols.wire.programs import Measure
 from protocols.wire.streams import FieldType
 from tests.cluster.fjord.operators import test_pieces as pieces
 from tests.cluster.fjord.operators.conformance import Case, at_once, frame, physical, run, snapshots
-from tests.cluster.papers.coalesce import Coalesce
 
 INTEGER, TEXT = FieldType.INTEGER, FieldType.TEXT
 LEFT, RIGHT = frame([]), frame([], 1)
@@ -293,7 +292,6 @@ def kept(most: int, *, lag_us: int | None = 1, keys: tuple[str, ...] = ("k",), *
 
 CASES: dict[type[Operator], tuple[Case, ...]] = {
     Changes: (Case(lambda: Changes(LEFT, insertions=True)), Case(lambda: Changes(LEFT, insertions=False))),
-    Coalesce: (Case(lambda: Coalesce(LEFT, 4)), Case(lambda: Coalesce(LEFT, 30))),
     CountWindow: (
         Case(lambda: CountWindow(LEFT, 2, 1), chronons=True),
         Case(lambda: CountWindow(LEFT, 3, 2), chronons=True),
