@@ -95,11 +95,11 @@ class Operator(ABC):
         -------
         Batch
             The rows to come, of which the caller cuts off what lies behind the batch's watermark: up to there all are
-            known. A row that ends at the watermark lasts at least until then.
+            known, as far as the operator has answered. A row that ends at the watermark lasts at least until then.
         """
-        found = [self.transition(port, Batch(rows, frontier_us)).rows for port, rows in enumerate(inputs)]
-        rows = found[0] if len(found) == 1 else pl.concat(found).sort(START, maintain_order=True)
-        return Batch(rows, frontier_us)
+        found = [self.transition(port, Batch(rows, frontier_us)) for port, rows in enumerate(inputs)]
+        rows = found[0].rows if len(found) == 1 else pl.concat([each.rows for each in found])
+        return Batch(rows.sort(START, maintain_order=True), min(frontier_us, found[-1].watermark_us))
 
     def save(self) -> State:
         """Return the state; empty for a stateless operator."""

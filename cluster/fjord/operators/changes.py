@@ -5,8 +5,6 @@ Where a tuple ends and an equal one begins, there is no change. A tuple that end
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import polars as pl
 
 from cluster.fjord.batch import ALWAYS, END, NEVER, START, Batch
@@ -57,10 +55,6 @@ class Changes(Operator):
         # All changes of an instant leave together, in an order that does not depend on when rows came or flowed: count
         # windows above count in it.
         return Batch(changed.sort(START, *self._values, maintain_order=True), self._reached(batch.watermark_us))
-
-    def ahead(self, frontier_us: int, inputs: Sequence[pl.DataFrame]) -> Batch:
-        """Look ahead; whether a row ends at the frontier is not known."""
-        return Batch(super().ahead(frontier_us, inputs).rows, self._reached(frontier_us))
 
     def _reached(self, watermark_us: int) -> int:
         # An end is known with the watermark after it, and reported one instant before it.

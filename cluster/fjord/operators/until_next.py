@@ -87,17 +87,14 @@ class UntilNext(StartOrdered):
             new = batch.rows.with_columns(pl.col(START).alias(_BEGINS))
             self._waiting = pl.concat([self._waiting, new.select(self._waiting.columns)])
         emitted = pl.concat([self._done(watermark_us), self._cut(watermark_us)]).sort(START, maintain_order=True)
-        return Batch(emitted, self._reached(watermark_us))
+        earliest = self._waiting[_BEGINS].min()
+        reached = watermark_us if earliest is None else min(watermark_us, int(earliest))  # type: ignore[arg-type] # a column of integers
+        return Batch(emitted, reached)
 
     def ahead(self, frontier_us: int, inputs: Sequence[pl.DataFrame]) -> Batch:
         """Look ahead: all tuples that hold are cut at the frontier. Where their end is a column, they have to wait."""
         self._lag_us = 0
-        return Batch(super().ahead(frontier_us, inputs).rows, self._reached(frontier_us))
-
-    def _reached(self, watermark_us: int) -> int:
-        """Return where the first tuple begins of which nothing has been answered yet, if that is earlier."""
-        earliest = self._waiting[_BEGINS].min()
-        return watermark_us if earliest is None else min(watermark_us, int(earliest))  # type: ignore[arg-type] # a column of integers
+        return super().ahead(frontier_us, inputs)
 
     def _done(self, watermark_us: int) -> pl.DataFrame:
         """Remove and return the tuples whose end is known."""

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 
 import polars as pl
 import pytest
 
 from cluster.fjord import early_queries, look_ahead
-from cluster.fjord.batch import END, START
+from cluster.fjord.batch import END, START, Batch
 from cluster.fjord.early_answers import NOTHING_GIVEN
 from cluster.fjord.look_ahead import LookAhead
 from cluster.fjord.operator import Operator
-from cluster.fjord.operators.changes import Changes
 from cluster.physical import emission
 from cluster.physical.operations import CountWindow
 from protocols.errors import FjordError
@@ -149,8 +149,14 @@ def test_an_end_that_is_known_wrongly_is_found(monkeypatch: pytest.MonkeyPatch) 
     assert compared_often(HOLDING[0]) is not None
 
 
-def test_the_last_end_of_a_row_is_not_known_to_what_reports_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Changes, "ahead", Operator.ahead)
+def test_that_more_is_promised_than_operators_have_answered_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The last end of a row is not known to what reports ends."""
+    ahead = Operator.ahead
+
+    def promising(self: Operator, frontier_us: int, inputs: Sequence[pl.DataFrame]) -> Batch:
+        return Batch(ahead(self, frontier_us, inputs).rows, frontier_us)
+
+    monkeypatch.setattr(Operator, "ahead", promising)
     assert compared_often(DELETIONS) is not None
 
 
