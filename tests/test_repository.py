@@ -1,6 +1,8 @@
 """Promises about the source as a whole: which room imports which, and that each dependency is explained."""
 
 import ast
+import importlib
+import json
 import re
 import subprocess
 import sys
@@ -300,3 +302,12 @@ def test_links_to_headings_find_them():
         if anchor not in anchors(file.parent / target if target else file)
     ]
     assert missing == []
+
+
+def test_figures_of_the_readme_are_those_that_were_measured(monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    headlines = importlib.import_module("headlines")
+    kept = json.loads(headlines.MEASURED.read_text(encoding="utf-8"))
+    assert list(kept) == ["machine", *(each.benchmark for each in headlines.HEADLINES)]
+    _, _, rest = (ROOT / "README.md").read_text(encoding="utf-8").partition(headlines.BEGINS)
+    assert rest.partition(headlines.ENDS)[0].strip() == headlines.table(kept)
