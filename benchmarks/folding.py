@@ -32,8 +32,8 @@ from hosted_dataflow import (
     planned,
     readings,
 )
-from machine import machine
 from parameterised import parameterised_over_texts
+from reports import machine
 from rich.console import Console
 
 from cluster.spark.session import SessionSettings, open_session

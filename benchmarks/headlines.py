@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from machine import machine
+from reports import machine
 
 HERE = Path(__file__).parent
 MEASURED = HERE / "measured" / "headlines.json"

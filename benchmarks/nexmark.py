@@ -27,8 +27,7 @@ import nexmark_spark
 import polars as pl
 import typer
 from fjord_in_spark import FjordInSpark
-from machine import machine
-from reports import write_report
+from reports import machine, write_report
 from rich.console import Console
 from rich.progress import track
 

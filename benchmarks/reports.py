@@ -1,11 +1,19 @@
-"""What a benchmark leaves behind: figures as JSON, a plot, and on standard output one object, or a line for each."""
+"""What a benchmark leaves behind: figures as JSON, a plot, and on standard output one object, or a line for each.
+
+Beside them :func:`machine`, on which they depend.
+"""
 
 from __future__ import annotations
 
+import importlib.metadata
 import json
+import os
+import platform
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
+
+import psutil
 
 RESULTS = Path(__file__).parent / "results"
 
@@ -50,3 +58,21 @@ def write_report(
     for key, value in figures.items():
         print(f"{key:{width}} {value}")
     print(f"written: {', '.join(map(str, files))}")
+
+
+def machine() -> dict[str, Any]:
+    """Return the machine and versions on which the figures depend."""
+    return {
+        "processor": _processor(),
+        "cores": os.cpu_count(),
+        "memory_gib": round(psutil.virtual_memory().total / 2**30, 1),
+        "system": f"{platform.system()} {platform.release()}",
+        "python": platform.python_version(),
+        **{name: importlib.metadata.version(name) for name in ("pyspark", "polars", "deltalake")},
+    }
+
+
+def _processor() -> str:
+    described = Path("/proc/cpuinfo")
+    lines = described.read_text().splitlines() if described.exists() else []
+    return next((line.split(":")[1].strip() for line in lines if line.startswith("model name")), platform.machine())

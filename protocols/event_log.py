@@ -91,6 +91,15 @@ def name_in_events(**names: str | int) -> None:
     structlog.contextvars.bind_contextvars(**names)
 
 
+def is_logged(times: int) -> bool:
+    """Return whether an event of a kind that may come very often is logged: the 1st, 2nd, 4th, 8th and so on are.
+
+    >>> [times for times in range(1, 20) if is_logged(times)]
+    [1, 2, 4, 8, 16]
+    """
+    return times & (times - 1) == 0
+
+
 SPARED_SECONDS: Final = 60.0
 
 

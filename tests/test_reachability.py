@@ -5,11 +5,10 @@ from __future__ import annotations
 import ast
 import tomllib
 from collections.abc import Iterator
-from importlib.util import resolve_name
 from pathlib import Path
 
-ROOT = Path(__file__).parents[1]
-PACKAGES = ("protocols", "firmware_sim", "proxy", "cluster")
+from tests.test_repository import PACKAGES, ROOT, imports_of
+
 LIBRARIES = {
     "cluster.testing": "docs/how-to/try-and-test-queries.md",
     "firmware_sim.virtual_time.fleet": "docs/reference/motes.md",
@@ -26,18 +25,10 @@ MODULES = {name_of(file): file for package in PACKAGES for file in (ROOT / packa
 
 def read_by(name: str) -> Iterator[str]:
     """Names that a module imports, or has as texts: those of modules that run as processes, or are imported late."""
-    file = MODULES[name]
-    package = name if file.name == "__init__.py" else name.rpartition(".")[0]
-    for node in ast.walk(ast.parse(file.read_text("utf-8"))):
-        match node:
-            case ast.Import():
-                yield from (alias.name for alias in node.names)
-            case ast.ImportFrom():
-                module = resolve_name("." * node.level + (node.module or ""), package)
-                yield module
-                yield from (f"{module}.{alias.name}" for alias in node.names)
-            case ast.Constant(value=str(text)):
-                yield text.partition(":")[0]
+    yield from imports_of(MODULES[name])
+    for node in ast.walk(ast.parse(MODULES[name].read_text("utf-8"))):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node.value.partition(":")[0]
 
 
 def commands() -> set[str]:

@@ -7,8 +7,8 @@ from typing import ClassVar
 
 from sqlglot import exp
 
+from cluster.scalars import SCALAR_FUNCTIONS
 from cluster.scalars.scalar_function import ScalarFunction
-from cluster.scalars.table import SCALAR_FUNCTIONS
 
 
 class LeftPad(exp.Expression, exp.Func):

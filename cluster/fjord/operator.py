@@ -98,8 +98,10 @@ class Operator(ABC):
             known, as far as the operator has answered. A row that ends at the watermark lasts at least until then.
         """
         found = [self.transition(port, Batch(rows, frontier_us)) for port, rows in enumerate(inputs)]
-        rows = found[0].rows if len(found) == 1 else pl.concat([each.rows for each in found])
-        return Batch(rows.sort(START, maintain_order=True), min(frontier_us, found[-1].watermark_us))
+        rows = found[0].rows
+        if len(found) > 1:
+            rows = pl.concat([each.rows for each in found]).sort(START, maintain_order=True)
+        return Batch(rows, min(frontier_us, found[-1].watermark_us))
 
     def save(self) -> State:
         """Return the state; empty for a stateless operator."""

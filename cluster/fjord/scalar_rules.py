@@ -29,11 +29,10 @@ from cluster.expressions.timestamps import interval_us, timestamp_us
 from cluster.expressions.user_functions import UserFunction
 from cluster.fjord.timestamp_functions import OF_CONSTANTS, TIMESTAMP_FUNCTIONS
 from cluster.functions.calling import CALLS
+from cluster.scalars import SCALAR_FUNCTIONS, texts
 from cluster.scalars import operators as functions
-from cluster.scalars import texts
 from cluster.scalars.operators import COMPARED, POLARS_TYPES, Written
 from cluster.scalars.real_values import settled
-from cluster.scalars.table import SCALAR_FUNCTIONS
 from protocols.wire.streams import FieldType
 
 Function = Callable[..., pl.Series]

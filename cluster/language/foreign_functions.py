@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from cluster.language.foreign_streams import NO_ARRAYS
 from cluster.language.words import HOPPING, NO_BITS, RESET_SHAPE, SESSION_SHAPE, TUMBLING, WINDOW_SHAPES
-from cluster.scalars.table import SCALAR_FUNCTIONS
+from cluster.scalars import SCALAR_FUNCTIONS
 
 _NO_TIME = "a standing query has no current date; STAMP() > NOW() - INTERVAL '1' DAY says which tuples count"
 _NO_DATES = "there are no dates in FjordSQL: DATE_TRUNC('day', x) is where the day of a timestamp begins"

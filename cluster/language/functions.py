@@ -18,8 +18,8 @@ from cluster.language.syntax import (
     PercentileDisc,
     StringAgg,
 )
+from cluster.scalars import SCALAR_FUNCTIONS
 from cluster.scalars.scalar_function import Family, Result
-from cluster.scalars.table import SCALAR_FUNCTIONS
 from protocols.wire.streams import FieldType
 
 TIME = ("STAMP", "EXTRACT", *TIME_FUNCTIONS)

@@ -20,7 +20,7 @@ from cluster.language.expressions import COMPARISONS
 from cluster.language.plans import column_scalar, project, reads_relations_only
 from cluster.language.scope import Names, Scope, ScopeItem
 from cluster.language.syntax import QUERIES, conjuncts, own_columns, own_parts
-from cluster.language.validity_syntax import BEGIN, END, ValidBound, Validity
+from cluster.language.validity_syntax import Validity, bounds_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -140,11 +140,8 @@ def paired(
 
 def _read_by(reference: exp.Column, scope: Scope, context: Context) -> Iterator[str]:
     """Yield the columns of a plan that a name reads: of an interval, its begin and its end."""
-    if not isinstance(reference, Validity):
-        yield scope.find(reference, context).internal
-        return
-    for bound in (BEGIN, END):
-        yield scope.find(ValidBound(this=exp.to_identifier(bound), table=reference.args.get("table")), context).internal
+    for each in bounds_of(reference) if isinstance(reference, Validity) else (reference,):
+        yield scope.find(each, context).internal
 
 
 def _compared(conditions: list[exp.Expr]) -> Iterator[exp.Column]:

@@ -18,8 +18,6 @@ from cluster.language.quantities import duration_us, read_quantity, read_real
 from cluster.language.scope import unique_name
 from cluster.language.syntax import Changes, StreamItem, span_of
 from cluster.language.validity_syntax import (
-    BEGIN,
-    END,
     INTERVAL_SHAPES,
     VALID_SHAPE,
     AllenRelation,
@@ -28,9 +26,9 @@ from cluster.language.validity_syntax import (
     IntervalEnd,
     IntervalRelation,
     NearlyEqual,
-    ValidBound,
     ValidClause,
     Validity,
+    bounds_of,
     is_interval,
 )
 from cluster.language.window_clauses import keys_of
@@ -347,14 +345,12 @@ def _bounds_of_one(checker: OperandChecker, interval: exp.Expr) -> Interval:
         raise checker.context.error(interval, reason, f"intervals are {INTERVAL_SHAPES}")
     if (wrong := interval.args.get("expressions")) is not None:
         _refuse_arguments(checker, wrong)
-    found: list[exp.Expr] = []
-    for name in (BEGIN, END):
-        bound = ValidBound(this=exp.Identifier(this=name, quoted=True), table=interval.args.get("table"))
+    found = bounds_of(interval)
+    for bound in found:
         if (span := span_of(interval)) is not None:
             bound.meta["start"], bound.meta["end"] = span[0], span[1] - 1
         bound.parent = interval.parent
-        found.append(bound)
-    return found[0], found[1]
+    return found
 
 
 def _refuse_arguments(checker: OperandChecker, wrong: Sequence[exp.Expr]) -> NoReturn:

@@ -107,6 +107,13 @@ class IntervalRelation(exp.Expression, exp.Predicate):
     arg_types: ClassVar[dict[str, bool]] = {"this": True, "expression": True, "kind": True}
 
 
+def bounds_of(interval: Validity) -> tuple[ValidBound, ValidBound]:
+    """Return begin and end of the interval of a tuple."""
+    table = interval.args.get("table")
+    begin, end = (ValidBound(this=exp.Identifier(this=name, quoted=True), table=table) for name in (BEGIN, END))
+    return begin, end
+
+
 INTERVALS = (Validity, CommonValidity)
 """Classes of intervals; they are no values by themselves."""
 

@@ -14,7 +14,7 @@ from cluster.local.errors import TableFileError, explained
 from cluster.local.file_instants import Notation, are_numbers, instants, lack_zone
 from cluster.local.table_files import TableFile
 from cluster.local.time_formats import guessed_formats
-from cluster.local.time_units import Doubt, TimeUnit, doubts, warning_of_all
+from cluster.local.time_units import Doubt, doubts, warning_of_all
 from protocols.text.plain_text import printable
 from protocols.wire.batches import DEFAULT_RATE_COLUMN
 from protocols.wire.streams import MOST_FIELDS, Field, StreamSchema
@@ -34,10 +34,8 @@ class StreamFile:
         The file.
     time_column
         Name of its column of instants, without regard to case; None for "time".
-    unit
-        Of instants that are numbers; None for microseconds, unless they cannot be.
     notation
-        How instants are written, if more is given about that than a unit.
+        How instants are written; None if nothing is given about that.
 
     Raises
     ------
@@ -49,13 +47,12 @@ class StreamFile:
         self,
         table: TableFile,
         time_column: str | None = None,
-        unit: TimeUnit | None = None,
         notation: Notation | None = None,
     ) -> None:
         self.table = table
         self.time_column = _time_column(table, time_column or TIME)
         held = table.rows.collect_schema()[self.time_column]
-        self.notation = notation or Notation(unit, table.style.decimal)
+        self.notation = notation or Notation(decimal=table.style.decimal)
         unit = self.notation.unit
         found = instants(self.time_column, held, self.notation)
         if found is None and self.notation.format is not None:

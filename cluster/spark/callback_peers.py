@@ -15,7 +15,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any, Final
 
-from protocols.event_log import get_logger
+from protocols.event_log import get_logger, is_logged
 
 log = get_logger(__name__)
 
@@ -112,7 +112,7 @@ def refuse_other_users(gateway: Any) -> None:
             if is_own(connection):
                 return super()._create_connection(connection, stream)
             refused = next(times)
-            if refused & (refused - 1) == 0:  # the 1st, 2nd, 4th, 8th ...
+            if is_logged(refused):
                 log.error("a connection of another user to Java's callbacks was refused", times=refused)
             stream.close()
             return _Refused(connection)

@@ -19,7 +19,7 @@ from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
-from protocols.event_log import get_logger
+from protocols.event_log import get_logger, is_logged
 from protocols.security.private_files import make_private
 
 log = get_logger(__name__)
@@ -148,7 +148,7 @@ class Troubles:
         self.counts[what] += 1
         self.last, self._last_at = reason, self._clock()
         times = self.counts[what]
-        if times & (times - 1) == 0:
+        if is_logged(times):
             log.warning("failed", what=what, reason=reason, times=times)
 
     def as_json(self) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from protocols.event_log import get_logger
+from protocols.event_log import get_logger, is_logged
 from protocols.mqtt.messages import Message
 
 log = get_logger(__name__)
@@ -64,7 +64,7 @@ class Inbox:
                 held += len(message.payload)
                 continue
             self._dropped += 1
-            if self._dropped & (self._dropped - 1) == 0:  # the 1st, 2nd, 4th, 8th ...
+            if is_logged(self._dropped):
                 log.warning("too many messages wait: dropped", topic=message.topic, dropped=self._dropped)
         return kept
 

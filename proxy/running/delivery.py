@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 
-from protocols.event_log import get_logger
+from protocols.event_log import get_logger, is_logged
 from protocols.mqtt.link import Message
 from protocols.wire import topics
 from protocols.wire.batches import Ack, Resumption, without_writer
@@ -182,7 +182,7 @@ class Delivery:
         except StoreError as error:
             self._note(self._streams.unreadable(stream, self._clocks.radio()))
             times = self._metrics.count("store_errors")
-            if times & (times - 1) == 0:
+            if is_logged(times):
                 log.error("cannot read a batch", stream=stream, batch=sequence, error=str(error), times=times)  # noqa: TRY400 (explained)
         return None
 
@@ -233,7 +233,7 @@ class Delivery:
 
     def _note_refused(self, ack: AckRefused) -> None:
         times = self._metrics.count("acks_refused", ack.reason)
-        if times & (times - 1):
+        if not is_logged(times):
             return
         if ack.reason == "cluster":
             log.error("an acknowledgement is of another cluster", stream=ack.stream, problem=ack.problem, times=times)

@@ -11,7 +11,7 @@ from enum import StrEnum
 
 import msgspec
 
-from protocols.event_log import get_logger
+from protocols.event_log import get_logger, is_logged
 from protocols.mqtt.link import Message
 from protocols.wire.packets import Announcement, Packet
 from proxy.drivers.driver_registry import DrivenMote, DriverRegistry
@@ -203,7 +203,7 @@ class FrameIntake:
     def reject(self, counter: str, reason: str, detail: str, message: Message | None, **where: str) -> None:
         """Count a rejection, and keep the message that led to it."""
         times = self._metrics.count(counter, reason)
-        if times & (times - 1) == 0:  # the 1st, 2nd, 4th, 8th ...: a flood of them does not flood the log
+        if is_logged(times):
             log.warning("rejected", what=counter, reason=reason, detail=detail, times=times, **where)
         self._rejections += 1
         mote = where.get("mote", "")

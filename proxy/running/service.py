@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 
 from protocols.errors import FjordError, FrameError
-from protocols.event_log import get_logger
+from protocols.event_log import get_logger, is_logged
 from protocols.mqtt.link import LinkError, Message
 from protocols.text.durations import format_duration
 from protocols.wire import topics
@@ -459,7 +459,7 @@ class ProxyService:
             self._unwritable.add(error.path)
             self._times_unwritable[error.path] += 1
             times = self._times_unwritable[error.path]
-            if times & (times - 1) == 0:
+            if is_logged(times):
                 log.error("cannot write to the data folder", error=str(error), times=times)  # noqa: TRY400 (explained)
 
     async def _flush_regularly(self) -> None:

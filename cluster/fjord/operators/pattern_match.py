@@ -87,10 +87,6 @@ class PatternMatch(StartOrdered):
         self._rows.compact(watermark_us)
         return self._output.release(min([watermark_us, *map(self._earliest, self._open.values())]))
 
-    def ahead(self, frontier_us: int, inputs: Sequence[pl.DataFrame]) -> Batch:
-        """Look ahead: what a search that goes on will find is not known."""
-        return self.transition(0, Batch(inputs[0], frontier_us))
-
     def _deadline(self, partition: Partition, row: int) -> int:
         """Return the first instant that is too late for a match that begins with a row."""
         within_us = self._pattern.within_us

@@ -10,8 +10,6 @@ are too old, and with the last tuple the key.
 
 from __future__ import annotations
 
-from collections.abc import Sequence as Several
-
 import numpy as np
 import polars as pl
 
@@ -84,10 +82,6 @@ class Sequence(StartOrdered):
         self._keep(rows.with_columns(*running, pl.Series(_OPEN, waiting)), order, waiting, batch.watermark_us)
         earliest = int(order.stamps[waiting].min()) if waiting.any() else batch.watermark_us
         return Batch(answered, min(batch.watermark_us, earliest))
-
-    def ahead(self, frontier_us: int, inputs: Several[pl.DataFrame]) -> Batch:
-        """Look ahead: what waits for later tuples is not known yet."""
-        return self.transition(0, Batch(inputs[0], frontier_us))
 
     def _ordered(self, new: pl.DataFrame) -> tuple[pl.DataFrame, OrderedTuples]:
         """Return the tuples that were there before and the new ones, by key, stamp and values."""

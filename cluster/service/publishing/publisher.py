@@ -26,7 +26,7 @@ from cluster.service.publishing.result_chunks import Chunk, Which, chunks
 from cluster.service.publishing.result_messages import Extras
 from cluster.service.publishing.turns import Behind, InFront, OfQuery, Turns, by_shard
 from cluster.storage.committed_results import CommittedResults, ResultsGoneError
-from protocols.event_log import get_logger
+from protocols.event_log import get_logger, is_logged
 from protocols.mqtt.link import BrokenOffError, LinkError
 from protocols.mqtt.publish_frames import PublishFrames
 
@@ -247,7 +247,7 @@ class Publisher:
         """Record how far the broker has all rows; if the disk fails, a restart publishes rows again."""
         async with self._noting:
             behind = by_shard(self.turns.behind())
-            self._gone.forget(min(self.position, *behind.values(), self.position).version)
+            self._gone.forget(min([self.position, *behind.values()]).version)
             if not self._publication.is_due(self.position, behind):
                 return
             try:
@@ -269,7 +269,7 @@ class Publisher:
                     self._publication.note_lost, front, by_shard(behind), commits=new, rows=found.rows
                 )
                 self._gone.note(gone.version, gone.next_version)
-                if (lost.times & (lost.times - 1)) == 0:  # the 1st, 2nd, 4th, 8th ...
+                if is_logged(lost.times):
                     log.error(
                         "results were lost before publication", commits=lost.commits, rows=lost.rows, reason=str(gone)
                     )
@@ -279,5 +279,5 @@ class Publisher:
     def _note_fallen(self, query: str) -> None:
         """Log that a query falls behind; called in the thread that reads."""
         times = self.turns.falls
-        if (times & (times - 1)) == 0:
+        if is_logged(times):
             log.info("a query with very many rows is published behind the others", query=query, times=times)

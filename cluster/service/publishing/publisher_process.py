@@ -37,7 +37,7 @@ from cluster.service.publishing.publisher_channel import (
 )
 from cluster.service.publishing.result_messages import result_frames
 from cluster.storage.committed_results import RESULT_SCHEMA, ROW, CommittedResults
-from protocols.event_log import configure_logging, get_logger, name_in_events
+from protocols.event_log import configure_logging, get_logger, is_logged, name_in_events
 from protocols.mqtt.link import Message, MqttLink, Version
 
 log = get_logger(__name__)
@@ -111,7 +111,7 @@ class PublisherProcess:
         self._failures[what] += 1
         self._failure = reason[:LONGEST_TEXT]
         times = self._failures[what]
-        if times & (times - 1) == 0:  # the 1st, 2nd, 4th, 8th ...
+        if is_logged(times):
             log.warning("publishing failed", what=what, reason=reason, times=times)
 
     async def _keep_reporting(self) -> None:

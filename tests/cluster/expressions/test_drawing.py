@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from cluster.expressions.nodes import Call
 from cluster.expressions.walks import from_below
-from cluster.scalars.table import SCALAR_FUNCTIONS
+from cluster.scalars import SCALAR_FUNCTIONS
 from tests.cluster.expressions.drawing import drawn
 
 EXPRESSIONS = 2000

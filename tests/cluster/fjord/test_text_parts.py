@@ -7,8 +7,7 @@ import pytest
 
 from cluster.fjord.scalars import compile_scalar
 from cluster.plan.expressions import read_scalar
-from cluster.scalars import text_parts
-from cluster.scalars.table import SCALAR_FUNCTIONS
+from cluster.scalars import SCALAR_FUNCTIONS, text_parts
 from cluster.scalars.text_parts import TEXT_PARTS
 from cluster.scalars.texts import LONGEST_TEXT
 from protocols.wire.streams import FieldType

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cluster.local.errors import TableFileError
+from cluster.local.file_instants import Notation
 from cluster.local.joined_files import JoinedFiles
 from cluster.local.stream_files import StreamFile
 from cluster.local.table_files import open_table
@@ -26,7 +27,7 @@ EXACT = {S: 10**6, MS: 10**3, US: 1}
 
 
 def opened(path: Path, unit: TimeUnit | None = None) -> StreamFile:
-    return StreamFile(open_table(path, instants="time"), None, unit)
+    return StreamFile(open_table(path, instants="time"), notation=Notation(unit))
 
 
 def stamps(path: Path, unit: TimeUnit | None = None) -> list[int]:

@@ -2,49 +2,25 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from typer.testing import CliRunner
 
 from firmware_sim.command import app
 from firmware_sim.lifetime import report
 from protocols.errors import SettingsError
+from tests.firmware_sim.lifetime.test_hints import FLEET
+from tests.protocols.power.test_profiles import SMALL
 
-FLEET = """
-name = "office"
-world = "climate"
-motes = 2
-[[group]]
-name = "rooms"
-motes = ["room*"]
-preset = "telosb"
-"""
-NOTHING = """
-name = "nothing"
-title = "nothing"
-battery = "ideal:100"
-uncertainty = { value = 0.1, source = "a guess" }
-[processor]
-supply_v = { value = 3.0, source = "sheet" }
-clock_hz = { value = 1e6, source = "sheet" }
-active_mw = { value = 0.0, source = "sheet" }
-idle_mw = { value = 0.0, source = "sheet" }
-sleep_mw = { value = 0.0, source = "sheet" }
-cycles_per_sample = { value = 100, source = "sheet" }
-[adc]
-mw = { value = 0.0, source = "sheet" }
-latch_us = { value = 10, source = "sheet" }
-[radio]
-transmit_mw = { value = 0.0, source = "sheet" }
-receive_mw = { value = 0.0, source = "sheet" }
-bits_per_second = { value = 1e4, source = "sheet" }
-max_payload_bytes = { value = 20, source = "sheet" }
-"""
+NOTHING = re.sub(r"mw = \{ value = [\d.]+", "mw = { value = 0.0", SMALL)
+"""A profile whose powers are all zero."""
 
 
 @pytest.fixture
 def commands(tmp_path):
     """Return the beginnings of both commands."""
-    (tmp_path / "fleet.toml").write_text(FLEET)
+    (tmp_path / "fleet.toml").write_text(FLEET % "")
     (tmp_path / "queries.sql").write_text("SELECT temperature FROM climate")
     files = ["--fleet", str(tmp_path / "fleet.toml"), "--queries", str(tmp_path / "queries.sql")]
     return {"power": ["power", "--rate", "1"], "lifetime": ["lifetime", *files, "--days", "0.1"]}
@@ -81,7 +57,7 @@ def test_an_error_of_the_file_system_is_an_error_of_ours(tmp_path, commands, nam
 @pytest.mark.parametrize("name", ["power", "lifetime"])
 def test_a_device_that_draws_nothing_is_drawn(tmp_path, commands, name):
     (tmp_path / "nothing.toml").write_text(NOTHING)
-    (tmp_path / "fleet.toml").write_text(FLEET.replace("telosb", str(tmp_path / "nothing.toml")))
+    (tmp_path / "fleet.toml").write_text((FLEET % "").replace("telosb", str(tmp_path / "nothing.toml")))
     more = ["--preset", str(tmp_path / "nothing.toml")] if name == "power" else []
     run([*commands[name], *more, "--plot", str(tmp_path / "plot.png")])
     assert (tmp_path / "plot.png").read_bytes().startswith(b"\x89PNG")
