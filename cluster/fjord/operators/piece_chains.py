@@ -10,8 +10,8 @@ A chain may go on in a later batch: the origins of pieces are kept until the wat
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
-from heapq import heappop, heappush
+from collections.abc import Iterator, Sequence
+from heapq import heappop, heappush, heapreplace
 from typing import Any
 
 import polars as pl
@@ -25,6 +25,33 @@ from cluster.physical.mark_columns import ORIGIN
 _PLACE = "fjord_place"
 CHAINS = "origins"
 """The name under which chains are in saved states."""
+
+
+class _Ends:
+    """Where chains of one key have ended, with their origins."""
+
+    def __init__(self) -> None:
+        self._at: dict[int, list[int]] = {}
+
+    def add(self, end: int, origin: int) -> None:
+        heappush(self._at.setdefault(end, []), origin)
+
+    def taken(self, start: int) -> int:
+        """Return the origin of a piece: that of the earliest chain that has ended there, or its own start."""
+        met = self._at.get(start)
+        return heappop(met) if met else start
+
+    def passed(self, start: int, end: int, origin: int) -> Iterator[tuple[int, int]]:
+        """Let a copy that lasts take the place of those that end meanwhile and began before; yield when and whose."""
+        for instant in sorted(each for each in self._at if start < each < end):
+            met = self._at[instant]
+            if met and met[0] < origin:
+                origin = heapreplace(met, origin)
+                yield instant, origin
+
+    def since(self, instant: int) -> Iterator[tuple[int, int]]:
+        """Yield the ends not before an instant, with their origins."""
+        return ((end, origin) for end, origins in self._at.items() if end >= instant for origin in origins)
 
 
 class PieceChains:
@@ -68,29 +95,48 @@ class PieceChains:
         self._ended = last.unique(keys, keep="last", maintain_order=True) if keys else last.tail(1)
         return answer
 
-    def where_they_meet(self, pieces: pl.DataFrame, watermark_us: int) -> pl.DataFrame:
+    def where_they_meet(self, pieces: pl.DataFrame, watermark_us: int, *, copies: bool = False) -> pl.DataFrame:
         """Return pieces with their origins as the last column: as many go on as have ended there with their key.
+
+        Which of several copies are answered may depend on where they were cut; how many there are does not. So what
+        says where copies began goes by their number: of two, the second is the one that began last, whichever ends.
+
+            answered    |-------)            as copies    |-------)---)     cut where the first one ended
+                            |-------)                         |---)
+            origins     1   3                             1   3   1
 
         Parameters
         ----------
         pieces
-            All that have come since, in start order and without origins.
+            All that have come since, in start order, without origins; of `copies`, those that end first come first.
         watermark_us
             No later piece starts before it.
+        copies
+            Whether pieces with one key are copies, whose number alone counts.
         """
         before, keys = self._begun(pieces), self._keys
-        ended: dict[tuple[Any, ...], list[int]] = defaultdict(list)
-        for *key, origin in before.select(*keys, END, ORIGIN.name).iter_rows():
-            heappush(ended[tuple(key)], origin)
-        origins = []
-        for start, end, *key in pieces.select(START, END, *keys).iter_rows():
-            met = ended.get((*key, start))
-            origins.append(heappop(met) if met else start)
-            heappush(ended[*key, end], origins[-1])
-        answer = pieces.with_columns(pl.Series(ORIGIN.name, origins, pl.Int64))
-        left = [(*key, each) for key, found in ended.items() if key[-1] >= watermark_us for each in found]
+        chains: dict[tuple[Any, ...], _Ends] = defaultdict(_Ends)
+        for *key, end, origin in before.select(*keys, END, ORIGIN.name).iter_rows():
+            chains[tuple(key)].add(end, origin)
+        found: list[tuple[int, int, int, int]] = []
+        spans = pieces.select(START, END, *keys).rows()
+        # What ends while a piece lasts is known before that piece ends.
+        for place in sorted(range(len(spans)), key=lambda each: spans[each][1]) if copies else range(len(spans)):
+            start, end, *key = spans[place]
+            ends = chains[tuple(key)]
+            origin = ends.taken(start)
+            for until, earlier in ends.passed(start, end, origin) if copies else ():
+                found.append((place, start, until, origin))
+                start, origin = until, earlier
+            found.append((place, start, end, origin))
+            ends.add(end, origin)
+        left = [(*key, *each) for key, ends in chains.items() for each in ends.since(watermark_us)]
         self._ended = pl.DataFrame(left, schema=before.schema, orient="row")
-        return answer
+        columns = {_PLACE: pl.UInt32, START: pl.Int64, END: pl.Int64, ORIGIN.name: pl.Int64}
+        origins = pl.DataFrame(found, schema=columns, orient="row")
+        if copies:
+            origins = origins.sort(START, _PLACE)
+        return pieces[origins[_PLACE]].with_columns(origins[START], origins[END], origins[ORIGIN.name])
 
     @property
     def _keys(self) -> list[str]:
@@ -138,7 +184,7 @@ class ChainedPieces(AroundOperator):
         return with_origins(rows, MADE_OF) if self._made_of and port == 0 else without_origins(rows)
 
     def _answered(self, rows: pl.DataFrame, watermark_us: int) -> pl.DataFrame:
-        return self._chains.where_they_meet(rows, watermark_us).drop(MADE_OF, strict=False)
+        return self._chains.where_they_meet(rows, watermark_us, copies=self._made_of).drop(MADE_OF, strict=False)
 
     def save(self) -> State:
         """Return the state of the operator, and the chains."""

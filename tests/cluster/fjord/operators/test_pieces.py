@@ -340,6 +340,17 @@ def test_of_equal_rows_no_more_go_on_than_have_ended() -> None:
     assert at_nine == [[8, 9], [8, 9]]
 
 
+def test_of_copies_that_end_apart_the_number_counts() -> None:
+    """Beside [1, 4) one of two copies has a place since 3: it goes on until 8, whichever of them that is."""
+    other = (1, (1, 4, "a", 0))
+    uncut = [other, (3, (3, 5, "a", 0)), (3, (3, 8, "a", 0))]
+    cut_up = [other, (3, (3, 4, "a", 0)), (3, (3, 8, "a", 0)), (3, (4, 5, "a", 0))]
+    found = [run(Case(lambda: ranked(None)), [[Batch(pieced(rows, 0), NEVER)]], None) for rows in (uncut, cut_up)]
+    for rows in found:
+        alive = [rows.filter(pl.col(START) <= at, pl.col(END) > at) for at in (3, 4, 5)]
+        assert [sorted(each[ORIGIN.name]) for each in alive] == [[1, 3], [3, 4], [3]]
+
+
 def test_what_an_earlier_version_has_answered_is_not_answered_again() -> None:
     earlier, now = Distinct(LEFT), DistinctPieces(LEFT)
     earlier.transition(0, Batch(frame([(0, 6, "a", 1)]), 3))
