@@ -40,7 +40,7 @@ from cluster.fjord.partial_columns import (
 )
 from cluster.fjord.scalars import POLARS_TYPES
 from cluster.fjord.scaled_reals import SCALE, mean_of, mean_of_integers, mean_of_reals, sum_of, wrapped_sums
-from cluster.language.columns import AggregateCall
+from cluster.operators.columns import AggregateCall
 from cluster.scalars.real_values import settled
 from protocols.wire.batches import EXPECTED_COLUMN, MISSING_COLUMN, SAMPLES_COLUMN
 from protocols.wire.programs import Measure

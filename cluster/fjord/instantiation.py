@@ -50,7 +50,7 @@ from cluster.fjord.operators.until_next import UntilNext
 from cluster.fjord.operators.window_bounds import WindowBounds
 from cluster.fjord.operators.zipping import Zip
 from cluster.fjord.scalars import POLARS_TYPES
-from cluster.language.columns import AggregateCall, Schema
+from cluster.operators.columns import AggregateCall, Schema
 from cluster.physical import operations as kinds
 from cluster.physical.mark_columns import SUPERSEDED_UNTIL
 from cluster.physical.nodes import Fragment, OperatorNode

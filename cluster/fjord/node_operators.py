@@ -26,7 +26,7 @@ from cluster.fjord.operators.session_window import SessionWindow
 from cluster.fjord.operators.until_next import UntilNext
 from cluster.fjord.queues import Queue
 from cluster.fjord.scalars import POLARS_TYPES
-from cluster.language.columns import Column, Ordering, Schema
+from cluster.operators.columns import Column, Ordering, Schema
 from cluster.physical import operations as kinds
 from cluster.physical.mark_columns import ORIGIN
 from cluster.physical.nodes import Fragment, OperatorNode

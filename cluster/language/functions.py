@@ -35,7 +35,7 @@ class AggregateFunction:
     Parameters
     ----------
     name
-        As in :class:`cluster.language.columns.AggregateCall`.
+        As in :class:`cluster.operators.columns.AggregateCall`.
     parameter
         The family of its argument.
     result
@@ -46,8 +46,6 @@ class AggregateFunction:
         True if it can count each value once.
     computed_as
         The aggregate that gives the same result, if there is one: then only that is computed.
-    ignores_copies
-        True if it has the same value for a bag of tuples and for its set.
     """
 
     name: str
@@ -56,15 +54,14 @@ class AggregateFunction:
     keeps_unit: bool = True
     distinct: bool = False
     computed_as: str = ""
-    ignores_copies: bool = False
 
 
 AGGREGATES: dict[type[exp.Expr], AggregateFunction] = {
     exp.Count: AggregateFunction("count", Family.ANY, FieldType.INTEGER, keeps_unit=False, distinct=True),
     exp.Sum: AggregateFunction("sum", Family.NUMBER, Result.FIRST, distinct=True),
     exp.Avg: AggregateFunction("avg", Family.NUMBER, FieldType.REAL, distinct=True),
-    exp.Min: AggregateFunction("min", Family.ANY, Result.FIRST, distinct=True, ignores_copies=True),
-    exp.Max: AggregateFunction("max", Family.ANY, Result.FIRST, distinct=True, ignores_copies=True),
+    exp.Min: AggregateFunction("min", Family.ANY, Result.FIRST, distinct=True),
+    exp.Max: AggregateFunction("max", Family.ANY, Result.FIRST, distinct=True),
     exp.Stddev: AggregateFunction("stddev", Family.NUMBER, FieldType.REAL),
     exp.Variance: AggregateFunction("variance", Family.NUMBER, FieldType.REAL, keeps_unit=False),
     exp.StddevSamp: AggregateFunction("stddev", Family.NUMBER, FieldType.REAL),
@@ -79,18 +76,15 @@ AGGREGATES: dict[type[exp.Expr], AggregateFunction] = {
     PercentileDisc: AggregateFunction("percentile_disc", Family.ANY, Result.FIRST),
     StringAgg: AggregateFunction("string_agg", Family.TEXT, FieldType.TEXT, keeps_unit=False, distinct=True),
     exp.Mode: AggregateFunction("mode", Family.ANY, Result.FIRST),
-    exp.ArgMin: AggregateFunction("arg_min", Family.ANY, Result.FIRST, ignores_copies=True),
-    exp.ArgMax: AggregateFunction("arg_max", Family.ANY, Result.FIRST, ignores_copies=True),
-    exp.First: AggregateFunction("first", Family.ANY, Result.FIRST, ignores_copies=True),
-    exp.Last: AggregateFunction("last", Family.ANY, Result.FIRST, ignores_copies=True),
-    FirstOfGroup: AggregateFunction("first", Family.ANY, Result.FIRST, ignores_copies=True),
-    LastOfGroup: AggregateFunction("last", Family.ANY, Result.FIRST, ignores_copies=True),
+    exp.ArgMin: AggregateFunction("arg_min", Family.ANY, Result.FIRST),
+    exp.ArgMax: AggregateFunction("arg_max", Family.ANY, Result.FIRST),
+    exp.First: AggregateFunction("first", Family.ANY, Result.FIRST),
+    exp.Last: AggregateFunction("last", Family.ANY, Result.FIRST),
+    FirstOfGroup: AggregateFunction("first", Family.ANY, Result.FIRST),
+    LastOfGroup: AggregateFunction("last", Family.ANY, Result.FIRST),
     Completeness: AggregateFunction("completeness", Family.ANY, FieldType.REAL, keeps_unit=False),
 }
 """Aggregates by sqlglot's class."""
-
-IGNORE_COPIES = frozenset(aggregate.name for aggregate in AGGREGATES.values() if aggregate.ignores_copies)
-"""The names of aggregates that have the same value for a bag of tuples and for its set."""
 
 RANKED = (exp.ArgMin, exp.ArgMax)
 """Aggregates that give a value of the tuple in which another one, their second argument, is the least or greatest."""

@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from cluster.expressions.nodes import Literal
-from cluster.language.algebra import Aggregate, Distinct, Node, Union, schema_of
 from cluster.language.arguments import wrong_number
-from cluster.language.columns import AggregateCall, Column, Output, Scalar
-from cluster.language.plans import column_scalar, null_scalar, passed_on, plain_column, project, scalar_of
+from cluster.language.plans import project, scalar_of
 from cluster.language.syntax import slot_for
+from cluster.operators import Aggregate, Distinct, Node, Union
+from cluster.operators.columns import AggregateCall, Column, Output, Scalar
+from cluster.operators.scalar_expressions import column_scalar, null_scalar, passed_on, plain_column
 from cluster.planning_budget import spend
 from protocols.wire.streams import FieldType
 
@@ -97,8 +98,8 @@ def grouped_by(
 ) -> Node:
     """Return the aggregation of `node` by each set of `keys`: all keys, the calls, and the masks if there are several.
 
-    >>> from cluster.language.algebra import Source
-    >>> from cluster.language.columns import Column
+    >>> from cluster.operators import Source
+    >>> from cluster.operators.columns import Column
     >>> source = Source("traffic", (Column("lane", FieldType.INTEGER),))
     >>> counted = AggregateCall("count", "count", None, FieldType.INTEGER)
     >>> union = grouped_by(source, ("lane",), (("lane",), ()), (counted,), {})
@@ -107,7 +108,7 @@ def grouped_by(
     """
     if len(sets) == 1:
         return _aggregate(node, sets[0], calls)
-    columns = {column.name: column for column in schema_of(node)}
+    columns = {column.name: column for column in node.schema}
     sides: dict[Keys, Node] = {}
     for each in sets:
         if each not in sides:
@@ -124,7 +125,7 @@ def _aggregate(node: Node, keys: Keys, calls: tuple[AggregateCall, ...]) -> Node
     if calls:
         return Aggregate(node, keys, calls)
     # Groups of which only the keys are used.
-    columns = {column.name: column for column in schema_of(node)}
+    columns = {column.name: column for column in node.schema}
     return Distinct(project(node, passed_on(columns[key] for key in keys)))
 
 

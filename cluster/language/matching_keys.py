@@ -19,7 +19,7 @@ from protocols.wire.streams import FieldType
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from cluster.language.columns import Output, Scalar
+    from cluster.operators.columns import Output, Scalar
 
 _LEAVES = (exp.Column, exp.Literal, exp.Boolean, exp.Null, exp.DataType, Slot, Within)
 """Leaves for the size of an expression; an error allowed on a column is not part of its meaning."""

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from cluster.expressions.conditions import MIRRORED, conjuncts, disjuncts
 from cluster.expressions.nodes import Among, Between, Binary, Column, Expression, Literal, bare
-from cluster.language.algebra import (
+from cluster.operators import (
     Aggregate,
     AntiJoin,
     Difference,
@@ -37,12 +37,10 @@ from cluster.language.algebra import (
     SemiJoin,
     TimeWindow,
     Union,
-    inputs_of,
-    schema_of,
 )
-from cluster.language.columns import Scalar
-from cluster.language.plans import plain_column
-from cluster.language.walks import above
+from cluster.operators.columns import Scalar
+from cluster.operators.scalar_expressions import plain_column
+from cluster.operators.walks import above
 from protocols.wire.streams import FieldType
 
 Bounds = Mapping[str, int]
@@ -66,7 +64,7 @@ class _Bounding:
         key = (id(node), frozenset(bounds.items()))
         if key not in self._done:
             below = _bounds_below(node, bounds)
-            inputs = tuple([self.bounded(each, known) for each, known in zip(inputs_of(node), below, strict=True)])
+            inputs = tuple([self.bounded(each, known) for each, known in zip(node.inputs, below, strict=True)])
             self._done[key] = (node, _ranked(above(node, inputs), bounds))
         return self._done[key][-1]
 
@@ -105,11 +103,11 @@ def _bounds_below(node: Node, bounds: Bounds) -> tuple[Bounds, ...]:
             names = dict(zip(_names(node.left), _names(node.right), strict=True))
             return bounds, {names[name]: most for name, most in bounds.items()}
         case _:
-            return tuple({} for _ in inputs_of(node))
+            return tuple({} for _ in node.inputs)
 
 
 def _names(node: Node) -> list[str]:
-    return [column.name for column in schema_of(node)]
+    return [column.name for column in node.schema]
 
 
 def _bounds_of(predicate: Scalar | None) -> Bounds:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from cluster.language.acquisition import LEAVE_OUT, OWN, with_lifetime
-from cluster.language.algebra import Node
 from cluster.language.catalog import CatalogError, DerivedStream
 from cluster.language.conditions import Conditions
 from cluster.language.context import Readings
@@ -53,6 +52,7 @@ from cluster.language.validities import both_ends, intervals_read
 from cluster.language.validity_syntax import IntervalEnd
 from cluster.language.words import USING_SHAPE
 from cluster.language.zipper_joins import zip_items
+from cluster.operators import Node
 from cluster.planning_budget import spend
 
 if TYPE_CHECKING:

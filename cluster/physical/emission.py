@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cluster.errors import PlanError
-from cluster.language.algebra import Node
+from cluster.operators import Node
 from cluster.physical import operations as kinds
 from cluster.physical.lowering import lower_alone
 from cluster.physical.nodes import Fragment, OperatorNode

@@ -9,21 +9,14 @@ from typing import ClassVar, Literal
 
 import msgspec
 
-from cluster.language.algebra import TableLookup, ZipKind
-from cluster.language.columns import (
-    AggregateCall,
-    Ordering,
-    Output,
-    RankFunction,
-    Scalar,
-    Schema,
-)
-from cluster.language.extents import Coalescing
-from cluster.language.kept_tuples import KeptTuples
-from cluster.language.row_patterns import RowPattern
-from cluster.language.sequence_calls import SequenceCall
-from cluster.language.stream_reading import Detector, History
-from cluster.language.window_shapes import Grid, Session
+from cluster.operators import TableLookup, ZipKind
+from cluster.operators.columns import AggregateCall, Ordering, Output, RankFunction, Scalar, Schema
+from cluster.operators.extent import Coalescing
+from cluster.operators.kept_extent import KeptTuples
+from cluster.operators.pattern_match import RowPattern
+from cluster.operators.sequence import SequenceCall
+from cluster.operators.source import Detector, History
+from cluster.operators.window_shapes import Grid, Session
 from protocols.wire.programs import Measure
 
 Measures = tuple[tuple[str, tuple[Measure, ...]], ...]
@@ -231,7 +224,7 @@ class UntilNext(_Operation, frozen=True, tag="UntilNext"):
     columns
         Of the input.
     keys, longest_us, bounds, lasts
-        As in :class:`cluster.language.algebra.UntilNext`.
+        As in :class:`cluster.operators.UntilNext`.
     lag_us
         How far it may lag behind its input, where rows need not be whole; None for any distance.
     """
@@ -252,7 +245,7 @@ class Extent(_Operation, frozen=True, tag="Extent"):
     columns
         Of the input.
     keys, coalescing
-        As in :class:`cluster.language.algebra.Extent`.
+        As in :class:`cluster.operators.Extent`.
     lag_us
         How far it may lag behind its input, where other operators wait for it; None for any distance.
     """

@@ -7,17 +7,16 @@ from collections.abc import Iterator
 from msgspec import UNSET
 
 from cluster.errors import PlanError
-from cluster.language.algebra import Node, Source
-from cluster.language.plans import plain_column
-from cluster.language.walks import nodes_of
+from cluster.operators import Node, Source
+from cluster.operators.scalar_expressions import columns_of, conjuncts_of, plain_column
+from cluster.operators.walks import nodes_of
+from cluster.operators.words import readable
 from cluster.physical.answer_files import answers_words
 from cluster.physical.lowering import lower_alone
 from cluster.physical.nodes import Fragment, Host, OperatorNode
 from cluster.physical.operations import Columns, Panes, PartialAggregate, PreaggregatedFilter, Sample, Scan
 from cluster.physical.words import ALL_ROWS, describe, scan_words
 from cluster.plan.completeness import check_completeness
-from cluster.plan.explain import readable
-from cluster.plan.expressions import columns_of, conjuncts_of
 from cluster.plan.pane_query import PaneQuery, pane_query_of
 from cluster.plan.push_down import MEASURES, fixed_columns, pushed_of, split_predicate
 from protocols.acquisition.words import band_words

@@ -6,35 +6,29 @@ from collections.abc import Iterable
 
 import msgspec
 
-from cluster.language.columns import QUERY_GROUP, VISIBLE_FROM, Output, Scalar
-from cluster.language.extents import Coalescing
+from cluster.operators.aggregate import aggregate_words
+from cluster.operators.columns import QUERY_GROUP, VISIBLE_FROM, Output, Scalar
+from cluster.operators.count_window import count_window_words
+from cluster.operators.extent import Coalescing, extent_words
+from cluster.operators.held import held_words
+from cluster.operators.kept_extent import kept_words
+from cluster.operators.lookup import lookup_words
+from cluster.operators.pattern_match import pattern_words
+from cluster.operators.project import output_words
+from cluster.operators.ranked import ranked_words
+from cluster.operators.scalar_expressions import columns_of, conjunction_of, conjuncts_of
+from cluster.operators.sequence import sequence_words
+from cluster.operators.session_window import session_words
+from cluster.operators.source import since_words
+from cluster.operators.stamp_join import stamp_join_words
+from cluster.operators.time_window import grid_words, window_words
+from cluster.operators.until_next import until_next_words
+from cluster.operators.window_bounds import bounds_words
+from cluster.operators.words import in_one_line, listed, readable
+from cluster.operators.zip import zip_words
 from cluster.physical import operations as kinds
 from cluster.physical.mark_columns import COVERED_BY, MARKS, RIGHT
 from cluster.physical.nodes import Fragment, OperatorNode
-from cluster.plan.explain import (
-    aggregate_words,
-    bounds_words,
-    count_window_words,
-    described_lookup,
-    extent_words,
-    grid_words,
-    held_words,
-    in_one_line,
-    kept_words,
-    listed,
-    output_words,
-    pattern_words,
-    ranked_words,
-    readable,
-    sequence_words,
-    session_words,
-    since_words,
-    stamp_join_words,
-    until_next_words,
-    window_words,
-    zip_words,
-)
-from cluster.plan.expressions import columns_of, conjunction_of, conjuncts_of
 from protocols.text.durations import format_duration
 
 NAMED = 5
@@ -135,7 +129,7 @@ def _described(node: OperatorNode, fragment: Fragment) -> str:  # noqa: C901, PL
         case kinds.KeptExtent(kept=kept):
             return kept_words(kept)
         case kinds.Lookup(table=table):
-            return described_lookup(table)
+            return lookup_words(table)
         case kinds.Ranked(function=function, order=order, above=above, most=most, name=name) as ranked:
             return ranked_words(function, _keys(ranked.keys), order, (above, most), name)
         case kinds.Granularity(granule_us=granule_us):

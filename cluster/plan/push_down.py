@@ -15,11 +15,10 @@ from functools import lru_cache
 
 import msgspec
 
-from cluster.language.algebra import Source
-from cluster.language.columns import Scalar
-from cluster.language.plans import plain_column
-from cluster.language.stream_reading import Detector
-from cluster.plan.expressions import columns_of, conjunction_of, conjuncts_of
+from cluster.operators import Source
+from cluster.operators.columns import Scalar
+from cluster.operators.scalar_expressions import columns_of, conjunction_of, conjuncts_of, plain_column
+from cluster.operators.source import Detector
 from cluster.plan.pane_query import PaneQuery
 from cluster.plan.predicate_intervals import Interval, Intervals, extract_ranges
 from cluster.plan.widening import widened_bands, widened_conditions

@@ -17,7 +17,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from cluster.errors import ClusterError
-from cluster.language.algebra import Filter
+from cluster.operators import Filter
 from cluster.plan.expressions import read_scalar
 from cluster.service import server as server_module
 from cluster.service.catalog import relation_refresh, relation_store

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 import polars as pl
 
-from cluster.language.columns import QUERY_GROUP, VISIBLE_FROM
+from cluster.operators.columns import QUERY_GROUP, VISIBLE_FROM
 from cluster.physical.mark_columns import SUPERSEDED_UNTIL
 from cluster.temporal.overtaken import Whole
 

@@ -18,8 +18,8 @@ import polars as pl
 from cluster.fjord.batch import START, Batch
 from cluster.fjord.operator import Evictions, Operator, State
 from cluster.fjord.operators.projection import Project
-from cluster.language.columns import Output
-from cluster.language.plans import passed_on
+from cluster.operators.columns import Output
+from cluster.operators.scalar_expressions import passed_on
 from cluster.physical.mark_columns import ORIGIN, RIGHT
 
 RIGHT_ORIGIN = RIGHT + ORIGIN.name

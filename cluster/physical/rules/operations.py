@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from msgspec import UNSET
 
-from cluster.language.algebra import (
-    Aggregate,
+from cluster.language.bounds import named_operator
+from cluster.operators import (
     AntiJoin,
     CountWindow,
     Difference,
@@ -14,31 +14,25 @@ from cluster.language.algebra import (
     Extent,
     Filter,
     Granularity,
-    Held,
     Intersection,
     Istream,
     Join,
     KeptExtent,
-    Lookup,
     Node,
     PartitionedWindow,
     PatternMatch,
     Project,
     Ranked,
-    Relation,
     SemiJoin,
     Sequence,
     SessionWindow,
-    Source,
     StampJoin,
     TimeWindow,
     Union,
     UntilNext,
     WindowBounds,
     Zip,
-    schema_of,
 )
-from cluster.language.bounds import named_operator
 from cluster.physical import operations
 from cluster.physical.errors import UnsupportedPlanError
 from cluster.physical.operations import Operation
@@ -69,47 +63,45 @@ def operation_of(node: Node, lag_us: int | None = None) -> Operation:  # noqa: C
         case WindowBounds():
             return operations.WindowBounds(node.grid, node.start, node.end)
         case SessionWindow():
-            return operations.SessionWindow(schema_of(node), node.keys, node.session, lag_us)
+            return operations.SessionWindow(node.schema, node.keys, node.session, lag_us)
         case UntilNext():
-            return operations.UntilNext(
-                schema_of(node.input), node.keys, node.longest_us, node.bounds, node.lasts, lag_us
-            )
+            return operations.UntilNext(node.input.schema, node.keys, node.longest_us, node.bounds, node.lasts, lag_us)
         case CountWindow() | PartitionedWindow():
             keys = node.keys if isinstance(node, PartitionedWindow) else ()
-            return operations.CountWindow(schema_of(node), node.rows, node.slide_rows, keys, lag_us)
+            return operations.CountWindow(node.schema, node.rows, node.slide_rows, keys, lag_us)
         case Union():
-            return operations.Union(schema_of(node))
+            return operations.Union(node.schema)
         case Distinct():
-            return operations.Distinct(schema_of(node))
+            return operations.Distinct(node.schema)
         case Difference():
-            return operations.Difference(schema_of(node))
+            return operations.Difference(node.schema)
         case Intersection():
-            return operations.Intersection(schema_of(node))
+            return operations.Intersection(node.schema)
         case Join():
-            return operations.Join(schema_of(node.left), schema_of(node.right), node.predicate)
+            return operations.Join(node.left.schema, node.right.schema, node.predicate)
         case Zip():
             return _zip(node)
         case PatternMatch():
-            return operations.PatternMatch(schema_of(node.input), node.keys, node.pattern)
+            return operations.PatternMatch(node.input.schema, node.keys, node.pattern)
         case StampJoin():
             return _stamp_join(node)
         case Sequence():
-            return operations.Sequence(schema_of(node.input), node.keys, node.ties, node.calls)
+            return operations.Sequence(node.input.schema, node.keys, node.ties, node.calls)
         case KeptExtent():
-            return operations.KeptExtent(schema_of(node.input), node.kept, lag_us)
+            return operations.KeptExtent(node.input.schema, node.kept, lag_us)
         case SemiJoin() | AntiJoin():
-            left, right = schema_of(node.left), schema_of(node.right)
+            left, right = node.left.schema, node.right.schema
             return operations.SemiJoin(left, right, node.predicate, isinstance(node, AntiJoin))
         case Ranked():
             limits = node.above, node.most, node.name, lag_us
-            return operations.Ranked(schema_of(node.input), node.keys, node.order, node.function, *limits)
+            return operations.Ranked(node.input.schema, node.keys, node.order, node.function, *limits)
         case Extent():
-            return operations.Extent(schema_of(node.input), node.keys, node.coalescing, lag_us)
+            return operations.Extent(node.input.schema, node.keys, node.coalescing, lag_us)
         case Granularity():
             return operations.Granularity(node.granule_us)
         case Istream() | Dstream():
-            return operations.Changes(schema_of(node), isinstance(node, Istream))
-        case Source() | Aggregate() | Relation() | Lookup() | Held():
+            return operations.Changes(node.schema, isinstance(node, Istream))
+        case _:  # Source, Aggregate, Relation, Lookup, Held
             raise UnsupportedPlanError(f"{named_operator(node)} cannot be run here")
 
 
@@ -124,12 +116,12 @@ def _filter(node: Filter) -> Operation:
 
 
 def _zip(node: Zip) -> Operation:
-    left, right = schema_of(node.left), schema_of(node.right)
+    left, right = node.left.schema, node.right.schema
     return operations.Zip(left, right, node.keys, node.low_us, node.high_us, node.kind, node.apart)
 
 
 def _stamp_join(node: StampJoin) -> Operation:
-    left, right = schema_of(node.left), schema_of(node.right)
+    left, right = node.left.schema, node.right.schema
     return operations.StampJoin(
         left, right, node.keys, node.low_us, node.high_us, node.kind, node.predicate, node.latest
     )

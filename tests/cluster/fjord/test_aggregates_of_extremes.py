@@ -22,7 +22,7 @@ from cluster.fjord.operators.aggregation import MergeAggregate
 from cluster.fjord.operators.partial_aggregation import PartialAggregate
 from cluster.fjord.scalars import POLARS_TYPES
 from cluster.fjord.scaled_reals import SCALE
-from cluster.language.columns import AggregateCall
+from cluster.operators.columns import AggregateCall
 from cluster.plan.expressions import read_scalar
 from protocols.wire.streams import FieldType
 from tests.cluster.fjord.scalar_definition import wrapped

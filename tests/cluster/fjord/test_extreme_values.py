@@ -32,8 +32,8 @@ from cluster.expressions.called_functions import (
 )
 from cluster.fjord.scalar_programs import program_of
 from cluster.fjord.scalars import POLARS_TYPES, compile_scalar
-from cluster.language.columns import Column, Scalar
 from cluster.language.dialect import parse_scalar
+from cluster.operators.columns import Column, Scalar
 from cluster.plan.expressions import read_scalar
 from protocols.wire.streams import FIELD_TYPES, FieldType
 from tests.cluster.fjord.scalar_definition import value_of

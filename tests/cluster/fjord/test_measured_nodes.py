@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from cluster.fjord.measured_nodes import measured_nodes
 from cluster.fjord.operator_statistics import NONE_YET, Rates
-from cluster.language.algebra import Aggregate, Filter, Join, Node, Project, TimeWindow
 from cluster.language.catalog import Catalog
 from cluster.language.translation import translate
+from cluster.operators import Aggregate, Filter, Join, Node, Project, TimeWindow
 from cluster.physical.lowering import lower
 from cluster.physical.nodes import Fragment
 from cluster.physical.operations import GroupedFilter, MergeAggregate, PartialAggregate

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from cluster.fjord.predicate_index import PredicateIndex
 from cluster.fjord.scalars import POLARS_TYPES, compile_scalar
-from cluster.language.columns import Column, Scalar
+from cluster.operators.columns import Column, Scalar
 from cluster.plan.expressions import read_scalar
 from cluster.plan.predicate_intervals import Interval, extract_ranges
 from protocols.wire.streams import FieldType

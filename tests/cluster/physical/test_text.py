@@ -11,8 +11,8 @@ import msgspec
 import pytest
 
 from cluster.language.catalog import Catalog, StaticRelation
-from cluster.language.columns import Column
 from cluster.language.translation import translate
+from cluster.operators.columns import Column
 from cluster.physical.lowering import lower
 from cluster.physical.nodes import PhysicalPlan
 from cluster.physical.text import plan_text

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from cluster.language.algebra import Aggregate, Filter, Node, Project, Source, TimeWindow
-from cluster.language.columns import AggregateCall, Column, Output, Scalar
+from cluster.operators import Aggregate, Filter, Node, Project, Source, TimeWindow
+from cluster.operators.columns import AggregateCall, Column, Output, Scalar
 from cluster.plan.expressions import read_scalar
 from protocols.wire.streams import FieldType
 

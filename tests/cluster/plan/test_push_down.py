@@ -6,8 +6,8 @@ import math
 
 import pytest
 
-from cluster.language.algebra import Source
-from cluster.language.columns import Column
+from cluster.operators import Source
+from cluster.operators.columns import Column
 from cluster.plan.expressions import read_scalar
 from cluster.plan.push_down import PushablePredicate, split_predicate
 from protocols.wire.demands import PropertyBand

@@ -14,8 +14,8 @@ from cluster.errors import UnwritableError
 from cluster.fjord.acceptance import RowLimits
 from cluster.fjord.batch import instant_text
 from cluster.ingest.proxy_clocks import TOLERANCE_US
-from cluster.language.algebra import Filter, Node, Project, TimeWindow, inputs_of, with_inputs
-from cluster.language.columns import Scalar
+from cluster.operators import Filter, Node, Project, TimeWindow
+from cluster.operators.columns import Scalar
 from cluster.physical.lowering import lower
 from cluster.physical.migration import MigrationRefusedError
 from cluster.physical.nodes import Host
@@ -317,7 +317,7 @@ def _with(node: Node, above: Any) -> Node:
     """Return a plan with something above each of its windows."""
     if isinstance(node, TimeWindow):
         return above(node)
-    return with_inputs(node, tuple(_with(each, above) for each in inputs_of(node)))
+    return node.with_inputs(tuple(_with(each, above) for each in node.inputs))
 
 
 async def test_the_api_lists_migrations(service: Service) -> None:

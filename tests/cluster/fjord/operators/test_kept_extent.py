@@ -15,8 +15,8 @@ from cluster.fjord.operators.kept_extent import KeptExtent
 from cluster.fjord.queues import PushQueue
 from cluster.fjord.saved_state import pack_state, unpack_state
 from cluster.fjord.state_size import StateLimitError, check_state, state_bytes
-from cluster.language.kept_tuples import KeptTuples
 from cluster.language.translation import translate
+from cluster.operators.kept_extent import KeptTuples
 from cluster.physical import operations
 from cluster.physical.emission import late_nodes
 from cluster.physical.lowering import lower, with_query

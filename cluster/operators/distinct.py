@@ -1,0 +1,50 @@
+"""Each tuple once (``DISTINCT``, ``UNION``)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import ClassVar, final
+
+from cluster.operators.node import Conditions, Need, Snapshotwise
+from cluster.shared_nodes import remembered
+
+
+@final
+class Distinct(Snapshotwise, frozen=True, tag="Distinct"):
+    """Each tuple once per instant."""
+
+    written_as: ClassVar[str] = "DISTINCT"
+
+    def describe(self) -> str:
+        """Return its name."""
+        return "distinct"
+
+    def multiplicity_sensitive(self, *, above: bool) -> tuple[bool, ...]:
+        """Return False."""
+        del above
+        return (False,)
+
+    def needed_below(self, wanted: frozenset[str], conditions: Conditions) -> Iterator[Need]:
+        """Yield all columns: whole tuples are compared."""
+        del wanted, conditions
+        yield self.input, self.input.names, ()
+
+    @remembered
+    def delay_us(self) -> int:
+        """Return that of the input."""
+        return self.input.delay_us()
+
+    @property
+    def single_row(self) -> bool:
+        """Whether the input is a single row at most."""
+        return self.input.single_row
+
+    @property
+    def unique_columns(self) -> frozenset[str]:
+        """All; none if it is a single row at most."""
+        return frozenset() if self.single_row else self.names
+
+    @property
+    def duplicate_free(self) -> bool:
+        """Yes."""
+        return True

@@ -1,0 +1,55 @@
+"""Conditions (``WHERE``, ``HAVING``)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import final
+
+from cluster.expressions.outcomes import never_true
+from cluster.operators.columns import Scalar
+from cluster.operators.node import Conditions, Need, RowByRow
+from cluster.operators.scalar_expressions import columns_of, conjuncts_of
+from cluster.operators.words import readable
+from cluster.shared_nodes import remembered
+
+
+@final
+class Filter(RowByRow, frozen=True, tag="Filter"):
+    """Tuples for which the predicate is true (not false, not NULL).
+
+    In a template, `choice` is the place of the condition in each subscriber's list (cluster/physical/rules); None in a
+    query.
+    """
+
+    predicate: Scalar
+    choice: int | None = None
+
+    def describe(self) -> str:
+        """Return the condition."""
+        return f"filter {'by own condition' if self.choice is not None else readable(self.predicate)}"
+
+    def needed_below(self, wanted: frozenset[str], conditions: Conditions) -> Iterator[Need]:
+        """Yield tuples that meet the condition, too, with what it reads."""
+        here = (*conditions, *conjuncts_of(self.predicate))
+        yield self.input, wanted | columns_of(self.predicate), here
+
+    @property
+    def single_row(self) -> bool:
+        """Whether the input is a single row at most."""
+        return self.input.single_row
+
+    @property
+    def unique_columns(self) -> frozenset[str] | None:
+        """Those of the input."""
+        return self.input.unique_columns
+
+    @property
+    def duplicate_free(self) -> bool:
+        """Whether the input is."""
+        return self.input.duplicate_free
+
+    @property
+    @remembered
+    def is_empty(self) -> bool:
+        """Whether the condition can never be true, or the input is empty."""
+        return never_true(self.predicate.expression) or self.input.is_empty

@@ -1,0 +1,73 @@
+"""Bag union (``UNION ALL``, outer joins)."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator
+from typing import ClassVar, final
+
+from cluster.operators.columns import Schema
+from cluster.operators.interval_shapes import shapes_together
+from cluster.operators.node import Conditions, Need, SnapshotPair
+from cluster.shared_nodes import remembered
+
+
+@final
+class Union(SnapshotPair, frozen=True, tag="Union"):
+    """Bag union; the columns of both sides agree in number, type and (after renaming) name."""
+
+    written_as: ClassVar[str] = "UNION"
+
+    @property
+    @remembered
+    def schema(self) -> Schema:
+        """The columns of the left."""
+        return self.left.schema
+
+    def describe(self) -> str:
+        """Return its name."""
+        return "union"
+
+    @property
+    @remembered
+    def is_instantaneous(self) -> bool:
+        """Whether both are."""
+        return self.left.is_instantaneous and self.right.is_instantaneous
+
+    @property
+    @remembered
+    def rows_last_us(self) -> int | None:
+        """As long as those of either."""
+        left, right = self.left.longest_validity_us, self.right.longest_validity_us
+        return None if left is None or right is None else max(left, right)
+
+    def multiplicity_sensitive(self, *, above: bool) -> tuple[bool, ...]:
+        """Return whether the multiplicity of its rows matters."""
+        return (above, above)
+
+    def needed_below(self, wanted: frozenset[str], conditions: Conditions) -> Iterator[Need]:
+        """Yield both with the columns at the places of the wanted ones."""
+        del conditions
+        places = [place for place, column in enumerate(self.schema) if column.name in wanted]
+        for side in self.inputs:
+            yield side, frozenset(side.schema[place].name for place in places), ()
+
+    @remembered
+    def delay_us(self) -> int:
+        """Return the longer delay."""
+        return self.delay_of_inputs_us()
+
+    @property
+    @remembered
+    def never_null(self) -> frozenset[str]:
+        """Those of both."""
+        return self.left.never_null & self.right.never_null
+
+    @property
+    @remembered
+    def is_empty(self) -> bool:
+        """Whether both are."""
+        return self.left.is_empty and self.right.is_empty
+
+    def interval_shape(self, windows: tuple[Hashable, ...] = ()) -> Hashable | None:
+        """Return those of all that is united."""
+        return shapes_together("union", [each.interval_shape(windows) for each in self.inputs])
