@@ -45,7 +45,7 @@ from cluster.physical.nodes import Fragment
 from cluster.physical.operations import Exchange, Scan
 from cluster.physical.operations import Join as JoinOperation
 from cluster.plan.epoch import Plan, PlannedQuery
-from cluster.plan.expressions import read_scalar
+from cluster.plan.scalar_texts import read_scalar
 from protocols.wire.batches import DEFAULT_RATE_COLUMN
 from protocols.wire.streams import FieldType
 from tests.cluster.papers.parallel_track import (

@@ -19,18 +19,20 @@ from cluster.expressions.walks import columns_read
 from cluster.language.errors import suggest
 from cluster.language.expressions import Checker
 from cluster.language.kept_extents import Tuples, kept_rows
-from cluster.language.plans import project, scalar_of
-from cluster.language.scope import Names, Scope, ScopeColumn, ScopeItem
+from cluster.language.scope import Scope, ScopeColumn, ScopeItem
 from cluster.language.session_bounds import with_stamps
 from cluster.language.stamps import SELECTED
 from cluster.language.syntax import Slot, holds_query, slot_for, span_of
+from cluster.language.typing_rules import scalar_of
 from cluster.language.validities import all_of, tolerance_of, within
 from cluster.language.validity_syntax import COALESCE_SHAPE, CoalesceClause, KeepClause, Previous
 from cluster.language.window_clauses import key_of, keys_of, windowed
 from cluster.operators import Extent, Node, Relation
 from cluster.operators.columns import STAMP, Column
 from cluster.operators.extent import Coalescing, Link
+from cluster.operators.projections import project
 from cluster.operators.scalar_expressions import passed_on
+from cluster.operators.unique_names import Names
 from cluster.scalars.scalar_function import Family
 from protocols.wire.streams import FieldType
 

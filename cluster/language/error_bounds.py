@@ -13,8 +13,8 @@ from sqlglot import exp
 
 from cluster.expressions.walks import columns_read
 from cluster.language.functions import AGGREGATES, RANKED
-from cluster.language.plans import scalar_of
 from cluster.language.syntax import PercentileCont, PercentileDisc
+from cluster.language.typing_rules import scalar_of
 from cluster.operators import (
     AntiJoin,
     CountWindow,

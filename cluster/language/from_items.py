@@ -15,7 +15,6 @@ from cluster.language.coalescing import coalesced
 from cluster.language.context import Context
 from cluster.language.errors import suggest
 from cluster.language.kept_extents import refuse_kept_alone
-from cluster.language.plans import project, reads_relations_only
 from cluster.language.row_pattern_clauses import match_pattern
 from cluster.language.row_pattern_syntax import RowPatternClause
 from cluster.language.row_quality import quality_of
@@ -27,6 +26,7 @@ from cluster.language.validity_syntax import KeepClause
 from cluster.language.window_clauses import windowed
 from cluster.operators import Dstream, Istream, Node, Relation, Source
 from cluster.operators.columns import STAMP
+from cluster.operators.projections import project, reads_relations_only
 from cluster.operators.scalar_expressions import passed_on
 from cluster.operators.walks import nodes_of
 

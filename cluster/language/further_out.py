@@ -15,13 +15,14 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from cluster.language.expressions import COMPARISONS
-from cluster.language.plans import project, reads_relations_only
-from cluster.language.scope import Names, Scope, ScopeItem
+from cluster.language.scope import Scope, ScopeItem
 from cluster.language.syntax import QUERIES, conjuncts, own_columns, own_parts
 from cluster.language.validity_syntax import Validity, bounds_of
 from cluster.operators import Distinct, Join, Node
 from cluster.operators.columns import Output
+from cluster.operators.projections import project, reads_relations_only
 from cluster.operators.scalar_expressions import column_scalar
+from cluster.operators.unique_names import Names
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -19,8 +19,7 @@ from cluster.language.functions import AGGREGATES, RANKED, UNBOUNDED_AGGREGATES
 from cluster.language.grouping_sets import Masks, grouped_by
 from cluster.language.joined_texts import JOINED, joining_of
 from cluster.language.matching_keys import MatchingKeys
-from cluster.language.plans import scalar_of
-from cluster.language.scope import Names, Scope, ScopeColumn, ScopeItem
+from cluster.language.scope import Scope, ScopeColumn, ScopeItem
 from cluster.language.stars import left_out_by
 from cluster.language.syntax import (
     PERCENTILE_SHAPE,
@@ -33,10 +32,12 @@ from cluster.language.syntax import (
     WindowBound,
     slot_for,
 )
+from cluster.language.typing_rules import scalar_of
 from cluster.language.window_bounds import Bounds
 from cluster.operators import Node, Project
 from cluster.operators.columns import AggregateCall, Output
 from cluster.operators.scalar_expressions import passed_on, plain_column
+from cluster.operators.unique_names import Names
 from cluster.scalars.scalar_function import Family
 from protocols.wire.streams import FieldType
 

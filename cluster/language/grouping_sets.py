@@ -14,10 +14,11 @@ from sqlglot import exp
 
 from cluster.expressions.nodes import Literal
 from cluster.language.arguments import wrong_number
-from cluster.language.plans import project, scalar_of
 from cluster.language.syntax import slot_for
+from cluster.language.typing_rules import scalar_of
 from cluster.operators import Aggregate, Distinct, Node, Union
 from cluster.operators.columns import AggregateCall, Column, Output, Scalar
+from cluster.operators.projections import project
 from cluster.operators.scalar_expressions import column_scalar, null_scalar, passed_on, plain_column
 from cluster.planning_budget import spend
 from protocols.wire.streams import FieldType
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
     from cluster.language.expressions import Checker
     from cluster.language.matching_keys import MatchingKeys
-    from cluster.language.scope import Names
+    from cluster.operators.unique_names import Names
 
 MOST_ARGUMENTS = 31
 """Arguments of GROUPING, as in PostgreSQL: each is a bit of its result."""

@@ -17,12 +17,13 @@ from cluster.language.context import Context
 from cluster.language.expressions import Checker
 from cluster.language.from_items import FromItem
 from cluster.language.outer_joins import check_outer, keeps_left, keeps_right, outer_join, side_of
-from cluster.language.plans import conjunction, reads_relations_only, renamed_apart
 from cluster.language.scope import Scope, ScopeItem
 from cluster.language.shared_columns import SharedColumns
 from cluster.language.syntax import conjuncts, own_columns
+from cluster.language.typing_rules import conjunction
 from cluster.operators import Join, Node
 from cluster.operators.columns import Scalar
+from cluster.operators.projections import reads_relations_only, renamed_apart
 from cluster.scalars.scalar_function import Family
 
 Restrict = Callable[[Node, Scope, list[exp.Expr]], Node]

@@ -11,7 +11,6 @@ from msgspec.structs import replace
 from sqlglot import exp
 
 from cluster.expressions import nodes
-from cluster.language.plans import project
 from cluster.language.quantities import QuantityError, exactly, read_quantity
 from cluster.language.range_clauses import granule
 from cluster.language.validity_syntax import KEEP_SHAPE, KeepClause
@@ -28,6 +27,7 @@ from cluster.operators import (
 )
 from cluster.operators.columns import Column, Output, Scalar
 from cluster.operators.kept_extent import KeptTuples
+from cluster.operators.projections import project
 from cluster.operators.scalar_expressions import passed_on
 from cluster.operators.sequence import SequenceCall
 from cluster.operators.walks import nodes_of
@@ -37,9 +37,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from cluster.language.context import Context
-    from cluster.language.scope import Names
     from cluster.language.syntax import StreamItem
     from cluster.operators.extent import Coalescing
+    from cluster.operators.unique_names import Names
 
 INTEGER = FieldType.INTEGER
 QUALITY = "quality"

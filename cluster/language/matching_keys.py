@@ -12,8 +12,8 @@ from cluster.expressions.nodes import Expression, Literal, bare
 from cluster.expressions.walks import rebuilt
 from cluster.language.errors import FjordSqlError
 from cluster.language.expressions import Checker
-from cluster.language.plans import scalar_of
 from cluster.language.syntax import QUERIES, FoldedMatch, JsonArrow, JsonTextArrow, Match, Slot, Stamp, Within
+from cluster.language.typing_rules import scalar_of
 from protocols.wire.streams import FieldType
 
 if TYPE_CHECKING:

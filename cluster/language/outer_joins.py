@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
-from cluster.language.plans import project, reads_relations_only
 from cluster.language.syntax import holds_query
 from cluster.operators import AntiJoin, Held, Join, Lookup, Node, Union
 from cluster.operators.columns import Output
+from cluster.operators.projections import project, reads_relations_only
 from cluster.operators.scalar_expressions import null_scalar, passed_on
 
 if TYPE_CHECKING:

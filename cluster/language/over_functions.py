@@ -20,16 +20,17 @@ from cluster.language.calendar_windows import exactly_zero
 from cluster.language.foreign_functions import INSTEAD
 from cluster.language.functions import AGGREGATES
 from cluster.language.grouping import function_name
-from cluster.language.plans import scalar_of
 from cluster.language.quantities import distance_us, duration_us, read_quantity, row_count
-from cluster.language.scope import Names, Scope
+from cluster.language.scope import Scope
 from cluster.language.sequence_parsing import ENDS_FIRST, further_back_first
 from cluster.language.syntax import Changed, Hysteresis, Over, SequenceFrame, Slot, slot_for
+from cluster.language.typing_rules import scalar_of
 from cluster.language.words import FRAME_SHAPES, HYSTERESIS_SHAPE
 from cluster.operators import Node
 from cluster.operators.columns import Output
 from cluster.operators.scalar_expressions import plain_column
 from cluster.operators.sequence import SequenceCall
+from cluster.operators.unique_names import Names
 from cluster.scalars.scalar_function import Family
 from protocols.wire.streams import FieldType
 

@@ -9,12 +9,12 @@ from sqlglot import exp
 
 from cluster.language.expressions import Checker
 from cluster.language.grouping import with_parts_replaced
-from cluster.language.plans import project
 from cluster.language.scope import Scope, ScopeColumn, ScopeItem
 from cluster.language.syntax import RankCall, Slot, own_columns, own_parts, slot_for
 from cluster.language.top_rows import Computed, checked_key, once, ordering, refuse_value, warn_of_ties
 from cluster.operators import Node, Ranked
 from cluster.operators.columns import Column, Ordering, Output
+from cluster.operators.projections import project
 from cluster.operators.scalar_expressions import column_scalar, plain_column
 from protocols.wire.streams import FieldType
 

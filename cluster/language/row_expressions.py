@@ -18,10 +18,10 @@ from cluster.language.errors import suggest
 from cluster.language.expressions import Checker
 from cluster.language.functions import AGGREGATES, UNBOUNDED_AGGREGATES
 from cluster.language.grouping import aggregate_call, function_name, with_parts_replaced
-from cluster.language.plans import conjunction, scalar_of
 from cluster.language.row_pattern_syntax import Navigation
 from cluster.language.scope import Scope, ScopeColumn, ScopeItem
 from cluster.language.syntax import Completeness, ErrorBound, conjuncts, own_columns, slot_for
+from cluster.language.typing_rules import conjunction, scalar_of
 from cluster.operators.columns import Column, Scalar
 from cluster.operators.pattern_match import Lag, Reach
 from cluster.operators.scalar_expressions import column_scalar

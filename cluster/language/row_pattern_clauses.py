@@ -8,16 +8,18 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from cluster.language.errors import suggest
-from cluster.language.plans import project, reads_relations_only, scalar_of
 from cluster.language.quantities import duration_us, read_quantity
 from cluster.language.row_expressions import RowExpressions
 from cluster.language.row_pattern_syntax import PATTERN_SHAPE, SKIP_SHAPES, WITHIN_SHAPE, RowPatternClause, SkipClause
-from cluster.language.scope import Names, Scope, ScopeItem
+from cluster.language.scope import Scope, ScopeItem
 from cluster.language.select_names import check_column_name
+from cluster.language.typing_rules import scalar_of
 from cluster.operators import Node, PatternMatch
 from cluster.operators.columns import Output
 from cluster.operators.pattern_match import INSTANT, Definition, PatternElement, RowPattern, Skip, SkipKind
+from cluster.operators.projections import project, reads_relations_only
 from cluster.operators.scalar_expressions import passed_on
+from cluster.operators.unique_names import Names
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

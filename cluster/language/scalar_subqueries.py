@@ -14,12 +14,14 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from cluster.language.acquisition import note_same_lifetimes
-from cluster.language.plans import conjunction, project, reads_relations_only, scalar_of
-from cluster.language.scope import Names, Scope, ScopeColumn, ScopeItem
+from cluster.language.scope import Scope, ScopeColumn, ScopeItem
 from cluster.language.syntax import QUERIES, slot_for
+from cluster.language.typing_rules import conjunction, scalar_of
 from cluster.operators import AntiJoin, Join, Lookup, Node, Union
 from cluster.operators.columns import Column, Output
+from cluster.operators.projections import project, reads_relations_only
 from cluster.operators.scalar_expressions import null_scalar, passed_on
+from cluster.operators.unique_names import Names
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

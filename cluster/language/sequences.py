@@ -16,12 +16,12 @@ from cluster.language.expressions import Checker
 from cluster.language.foreign_functions import INSTEAD, SHARES
 from cluster.language.grouping import with_parts_replaced
 from cluster.language.over_functions import OverCalls
-from cluster.language.plans import project, reads_relations_only
 from cluster.language.ranks import ranks_in
 from cluster.language.scope import Scope, ScopeColumn, ScopeItem
 from cluster.language.syntax import Over, Slot, holds_query, own_columns, own_parts
 from cluster.operators import Filter, Node, Sequence, Source
 from cluster.operators.columns import STAMP
+from cluster.operators.projections import project, reads_relations_only
 from cluster.operators.scalar_expressions import passed_on
 
 if TYPE_CHECKING:

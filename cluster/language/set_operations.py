@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from cluster.expressions.nodes import Cast
-from cluster.language.plans import project
 from cluster.language.typing_rules import TypeMismatchError, common_type
 from cluster.operators import Difference, Distinct, Intersection, Node, Union
 from cluster.operators.columns import Column, Output, Scalar
+from cluster.operators.projections import project
 from cluster.operators.scalar_expressions import column_scalar
 
 if TYPE_CHECKING:

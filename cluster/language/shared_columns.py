@@ -13,13 +13,14 @@ from sqlglot import exp
 
 from cluster.language.errors import suggest
 from cluster.language.expressions import Checker
-from cluster.language.plans import scalar_of
-from cluster.language.scope import Names, Scope, ScopeColumn, ScopeItem
+from cluster.language.scope import Scope, ScopeColumn, ScopeItem
 from cluster.language.syntax import is_comma, slot_for
+from cluster.language.typing_rules import scalar_of
 from cluster.language.words import USING_SHAPE
 from cluster.operators import Node, Project
 from cluster.operators.columns import Output
 from cluster.operators.scalar_expressions import passed_on
+from cluster.operators.unique_names import Names
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence

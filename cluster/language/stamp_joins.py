@@ -11,12 +11,13 @@ from cluster.language.conditions import SWAPPED
 from cluster.language.expressions import Checker
 from cluster.language.from_items import FromItem
 from cluster.language.joins import with_nulls
-from cluster.language.plans import conjunction, project, renamed_apart
 from cluster.language.quantities import distance_us, read_quantity
 from cluster.language.scope import Scope, ScopeItem
 from cluster.language.syntax import Stamp, ZipBounds, conjuncts, holds_query
+from cluster.language.typing_rules import conjunction
 from cluster.language.words import ASOF_SHAPE, NEAR_SHAPE
 from cluster.operators import Node, StampJoin, ZipKind
+from cluster.operators.projections import project, renamed_apart
 from cluster.operators.scalar_expressions import passed_on
 from cluster.scalars.scalar_function import Family
 

@@ -14,13 +14,13 @@ from sqlglot import exp
 from cluster.language.expressions import Checker
 from cluster.language.further_out import further_out, paired
 from cluster.language.grouping import aggregates_in, group, with_parts_replaced
-from cluster.language.plans import renamed_apart
 from cluster.language.scope import ScopeColumn, ScopeItem
 from cluster.language.stars import is_star, shown_by_star
 from cluster.language.syntax import Slot, conjuncts, holds_query, own_columns, slot_for
 from cluster.language.typing_rules import Typed
 from cluster.language.validities import both_ends
 from cluster.operators import Node
+from cluster.operators.projections import renamed_apart
 from cluster.scalars.scalar_function import Family
 
 if TYPE_CHECKING:

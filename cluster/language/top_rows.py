@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from cluster.language.expressions import Checker
-from cluster.language.plans import project, scalar_of
-from cluster.language.scope import Names, Scope, ScopeColumn, ScopeItem
+from cluster.language.scope import Scope, ScopeColumn, ScopeItem
 from cluster.language.syntax import OrderKey, TopClause
+from cluster.language.typing_rules import scalar_of
 from cluster.operators import Node, Project, Ranked
 from cluster.operators.columns import Ordering, Output
+from cluster.operators.projections import project
 from cluster.operators.scalar_expressions import passed_on, plain_column
+from cluster.operators.unique_names import Names
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from cluster.language.acquisition import refuse_lifetimes_without_streams
-from cluster.language.bounds import unbounded_operator
 from cluster.language.catalog import BaseStream, Catalog, DerivedStream
 from cluster.language.comments import without_comments
 from cluster.language.comparisons import value_of
@@ -18,7 +17,6 @@ from cluster.language.errors import FjordSqlError, suggest
 from cluster.language.function_statements import CreateFunction, DropFunction, create_function
 from cluster.language.ignored_syntax import refuse_ignored_syntax
 from cluster.language.nesting import FLATTER, TOO_DEEP
-from cluster.language.plans import reads_relations_only, shown
 from cluster.language.rank_bounds import with_rank_bounds
 from cluster.language.readable_text import readable
 from cluster.language.relation_statements import CreateRelation, DropRelation, create_relation
@@ -38,6 +36,8 @@ from cluster.language.syntax import (
 from cluster.language.type_words import column_type
 from cluster.language.validities import with_own_functions
 from cluster.operators import Aggregate, Distinct, Ranked
+from cluster.operators.projections import reads_relations_only, shown
+from cluster.operators.unbounded import unbounded_operator
 from cluster.operators.walks import levels
 from protocols.errors import FjordError
 from protocols.wire.streams import LONGEST_UNIT, MOST_FIELDS, Field, FieldType, StreamSchema

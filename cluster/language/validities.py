@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, NoReturn
 from sqlglot import exp
 
 from cluster.language.quantities import duration_us, read_quantity, read_real
-from cluster.language.scope import unique_name
 from cluster.language.syntax import Changes, StreamItem, span_of
 from cluster.language.validity_syntax import (
     INTERVAL_SHAPES,
@@ -31,6 +30,7 @@ from cluster.language.validity_syntax import (
 )
 from cluster.language.window_clauses import keys_of
 from cluster.operators import Node, Relation, UntilNext
+from cluster.operators.unique_names import unique_name
 from cluster.scalars.scalar_function import Family
 
 if TYPE_CHECKING:

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
     from cluster.language.context import Context
     from cluster.language.operand_checks import OperandChecker
-    from cluster.language.scope import Names
     from cluster.operators import SessionWindow
     from cluster.operators.columns import AggregateCall
+    from cluster.operators.unique_names import Names
 
 SHAPE = "SELECT WINDOW_END() AS until, COUNT(*) AS n FROM stream WINDOW(RANGE 5 MINUTES SLIDE 5 MINUTES)"
 

@@ -8,12 +8,13 @@ from sqlglot import exp
 
 from cluster.language.from_items import FromItem
 from cluster.language.joins import with_nulls
-from cluster.language.plans import renamed_apart
-from cluster.language.scope import Scope, ScopeColumn, ScopeItem, unique_name
+from cluster.language.scope import Scope, ScopeColumn, ScopeItem
 from cluster.language.stamp_joins import bounds_us, joined_by_stamps
 from cluster.language.syntax import StampJoin, ZipJoin, conjuncts, is_comma
 from cluster.language.words import NEAR_SHAPE
 from cluster.operators import Zip
+from cluster.operators.projections import renamed_apart
+from cluster.operators.unique_names import unique_name
 from protocols.wire.streams import FieldType
 
 if TYPE_CHECKING:

@@ -13,6 +13,9 @@ from cluster.operators.lookup import TableLookup, lookup_words
 from cluster.operators.node import Leaf, Node
 from protocols.text.durations import format_duration
 
+MOST_READINGS = 1_000
+"""Most streams and relations that a query may read, each counted as often as it is read."""
+
 
 class Tolerance(msgspec.Struct, frozen=True):
     """The error a query's author allows on a field (``WITHIN``)."""

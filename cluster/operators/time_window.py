@@ -29,7 +29,7 @@ class TimeWindow(Window, frozen=True, tag="TimeWindow"):
     slide_us: Annotated[int, Meta(ge=1)] = 1
     grid: Grid | msgspec.UnsetType = UNSET
     allowed: Allowed | msgspec.UnsetType = UNSET
-    """The range that its author allows (cluster/language/size_ranges.py); plans that run have none."""
+    """The range that its author allows (cluster/operators/size_ranges.py); plans that run have none."""
     family_us: Annotated[int, Meta(ge=1)] | msgspec.UnsetType = UNSET
     """Its panes are shared with windows of this family only (cluster/plan/pane_families.py); unset: the common one."""
 

@@ -21,7 +21,7 @@ def in_one_line(text: str) -> str:
 def readable(scalar: Scalar) -> str:
     """Return an expression in one line, without the quotes that simple names do not need.
 
-    >>> from cluster.plan.expressions import read_scalar
+    >>> from cluster.plan.scalar_texts import read_scalar
     >>> from protocols.wire.streams import FieldType
     >>> readable(read_scalar('"speed" > "avg(speed)"', FieldType.BOOLEAN))
     'speed > "avg(speed)"'

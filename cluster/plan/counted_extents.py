@@ -17,9 +17,9 @@ from cluster.expressions.nodes import Column as ColumnUse
 from cluster.expressions.nodes import Expression, bare
 from cluster.expressions.walks import columns_read
 from cluster.expressions.walks import rebuilt as expression_rebuilt
-from cluster.language.plans import project
 from cluster.operators import CountWindow, Extent, Filter, Node, PartitionedWindow, Project
 from cluster.operators.columns import Output, Scalar
+from cluster.operators.projections import project
 from cluster.operators.scalar_expressions import conjunction_of, passed_on, plain_column
 from cluster.operators.walks import rebuilt
 from cluster.plan.called_functions import functions_of

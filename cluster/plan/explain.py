@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import TYPE_CHECKING
 
-from cluster.language.translation import Query
 from cluster.operators import (
     Node,
 )
 from cluster.plan.rewrite import Rewritten
+
+if TYPE_CHECKING:
+    from cluster.language.translation import Query
 
 
 def explain(node: Node, *, schemas: bool = False) -> str:

@@ -9,16 +9,12 @@ from cluster.expressions.nodes import Binary
 from cluster.expressions.walks import columns_read
 from cluster.operators.columns import Output, Scalar
 from cluster.operators.scalar_expressions import columns_of, conjunction_of, conjuncts_of, disjuncts_of, passed_on
-from protocols.wire.streams import FieldType
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from cluster.operators import Node
-from functools import lru_cache
 
-from cluster.expressions.reading import expression_of
-from cluster.language.dialect import parse_scalar
 
 MOST_ALTERNATIVES = 16
 """Most alternatives into which a condition is split; the alternatives of several ORs multiply."""
@@ -88,18 +84,3 @@ def tidy_equality(scalar: Scalar, right: frozenset[str]) -> Scalar:
     if not one or not one <= right or other <= right:
         return scalar
     return Scalar(Binary("=", sides[1], sides[0]), scalar.type)
-
-
-@lru_cache(maxsize=16_384)
-def read_scalar(text: str, kind: FieldType) -> Scalar:
-    """Return the expression of a text; names in it are columns of the plan.
-
-    >>> read_scalar('"speed" > 20', FieldType.BOOLEAN).sql
-    '"speed" > 20'
-
-    Raises
-    ------
-    PlanError, FjordSqlError
-        If it is not an expression.
-    """
-    return Scalar(expression_of(parse_scalar(text)), kind)

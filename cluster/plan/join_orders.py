@@ -12,9 +12,9 @@ from itertools import combinations
 
 from cluster.expressions.conditions import equal_sides
 from cluster.expressions.nodes import Binary, Column
-from cluster.language.plans import project
 from cluster.operators import Join, Node, Project, Source
 from cluster.operators.columns import Scalar
+from cluster.operators.projections import project
 from cluster.operators.scalar_expressions import columns_of, conjunction_of, conjuncts_of, passed_on, plain_column
 from cluster.operators.walks import nodes_of
 from cluster.plan.expressions import joins_by_equality, kept

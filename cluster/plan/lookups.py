@@ -21,8 +21,6 @@ from functools import lru_cache
 
 from msgspec.structs import replace
 
-from cluster.language.plans import named_as, project, reads_relations_only
-from cluster.language.scope import unique_name
 from cluster.operators import (
     AntiJoin,
     Difference,
@@ -41,6 +39,7 @@ from cluster.operators import (
     Union,
 )
 from cluster.operators.columns import Output, Scalar
+from cluster.operators.projections import named_as, project, reads_relations_only
 from cluster.operators.scalar_expressions import (
     column_scalar,
     columns_of,
@@ -49,6 +48,7 @@ from cluster.operators.scalar_expressions import (
     passed_on,
     substituted,
 )
+from cluster.operators.unique_names import unique_name
 from cluster.operators.walks import above
 from cluster.plan.expressions import joins_by_equality, kept, tidy_equality, without_alternatives
 from cluster.plan.opened_tables import opened

@@ -13,9 +13,9 @@ from typing import TypeGuard
 
 from msgspec.structs import replace
 
-from cluster.language.plans import project
 from cluster.operators import Node, Project, StampJoin, Zip
 from cluster.operators.columns import Output
+from cluster.operators.projections import project
 from cluster.operators.scalar_expressions import column_scalar, null_scalar
 from cluster.operators.walks import above, nodes_of
 from cluster.plan.expressions import kept

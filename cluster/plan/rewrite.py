@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from cluster.language.size_ranges import with_sizes
 from cluster.operators import Lookup
+from cluster.operators.size_ranges import with_sizes
 from cluster.operators.walks import above, nodes_of, parts_shared, written_out
 from cluster.plan.counted_extents import with_counted_extents
 from cluster.plan.full_windows import with_waits

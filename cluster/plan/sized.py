@@ -13,11 +13,11 @@ import re
 from collections.abc import Sequence
 
 from cluster.expressions.nodes import Literal
-from cluster.language.scope import Names
-from cluster.language.size_ranges import BEST, SizeRange, Sizes, ranges_of, with_sizes
 from cluster.operators import Node, Project
 from cluster.operators.columns import Output, Scalar
 from cluster.operators.scalar_expressions import passed_on
+from cluster.operators.size_ranges import BEST, SizeRange, Sizes, ranges_of, with_sizes
+from cluster.operators.unique_names import Names
 from cluster.operators.walks import nodes_of
 from cluster.shared_nodes import remembered
 from protocols.text.durations import format_duration, parse_duration_us

@@ -8,15 +8,11 @@ from __future__ import annotations
 import hashlib
 
 import msgspec
-from sqlglot.errors import SqlglotError
 
-from cluster.errors import PlanError
 from cluster.expressions import storing
-from cluster.language.errors import FjordSqlError
 from cluster.operators import NODES, Node, Relation
 from cluster.operators.columns import Scalar, identity_of
 from cluster.operators.walks import from_below, written_out
-from cluster.plan.expressions import read_scalar
 from cluster.shared_nodes import remembered
 from protocols.wire.streams import FieldType
 
@@ -111,11 +107,10 @@ def from_nodes(kind: type, value: object) -> Scalar | Node:
     if kind is not Scalar:
         raise NotImplementedError(f"{kind.__name__} is no part of a plan")
     if isinstance(value, dict) and "sql" in value:
+        from cluster.plan.scalar_texts import scalar_of_text  # noqa: PLC0415 - the parser is loaded for old files only
+
         text = msgspec.convert(value, _Text)
-        try:
-            return read_scalar(text.sql, text.type)
-        except (PlanError, FjordSqlError, SqlglotError, TypeError) as error:
-            raise ValueError(f"{text.sql!r} is no expression: {error}") from error
+        return scalar_of_text(text.sql, text.type)
     found = msgspec.convert(value, _Expression)
     return Scalar(storing.restored(found.expression), found.type)
 

@@ -13,7 +13,6 @@ from msgspec.structs import replace
 
 from cluster.expressions import nodes as expressions
 from cluster.expressions.conditions import equal_sides
-from cluster.language.plans import project
 from cluster.operators import (
     Aggregate,
     AntiJoin,
@@ -29,6 +28,7 @@ from cluster.operators import (
     Union,
 )
 from cluster.operators.columns import Output, Scalar
+from cluster.operators.projections import project
 from cluster.operators.scalar_expressions import (
     columns_of,
     conjunction_of,

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import msgspec
 
-from cluster.language.bounds import unbounded_operator
-from cluster.language.plans import reads_relations_only
 from cluster.operators import Filter, Node, Relation, Source, Union
 from cluster.operators.columns import Column
+from cluster.operators.projections import reads_relations_only
+from cluster.operators.unbounded import unbounded_operator
 from cluster.operators.walks import above, from_below, levels, nodes_of, parts_shared, rebuilt, written_out
 from cluster.plan import stored_plans
-from cluster.plan.expressions import read_scalar
+from cluster.plan.scalar_texts import read_scalar
 from cluster.shared_nodes import remembered
 from protocols.wire.streams import FieldType
 

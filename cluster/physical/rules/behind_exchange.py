@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from cluster.language.bounds import named_operator
 from cluster.operators import (
     Aggregate,
     CountWindow,
@@ -20,6 +19,7 @@ from cluster.operators import (
     TimeWindow,
     UntilNext,
 )
+from cluster.operators.unbounded import named_operator
 from cluster.physical import operations
 from cluster.physical.errors import UnsupportedPlanError
 from cluster.physical.nodes import OperatorNode

@@ -6,7 +6,6 @@ from msgspec.structs import replace
 
 from cluster.expressions import nodes as expressions
 from cluster.expressions.nodes import Binary, Call
-from cluster.language.plans import project
 from cluster.operators import (
     Aggregate,
     AntiJoin,
@@ -32,6 +31,7 @@ from cluster.operators import (
     Zip,
 )
 from cluster.operators.columns import QUERY_GROUP, VISIBLE_FROM, Column, Output, Scalar, Schema
+from cluster.operators.projections import project
 from cluster.operators.scalar_expressions import column_scalar, conjunction_of, conjuncts_of, passed_on
 from cluster.physical.mark_columns import RIGHT
 from protocols.wire.streams import FieldType

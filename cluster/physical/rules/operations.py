@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from msgspec import UNSET
 
-from cluster.language.bounds import named_operator
 from cluster.operators import (
     AntiJoin,
     CountWindow,
@@ -33,6 +32,7 @@ from cluster.operators import (
     WindowBounds,
     Zip,
 )
+from cluster.operators.unbounded import named_operator
 from cluster.physical import operations
 from cluster.physical.errors import UnsupportedPlanError
 from cluster.physical.operations import Operation

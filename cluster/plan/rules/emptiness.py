@@ -14,11 +14,11 @@ only what meets the conditions.
 
 from __future__ import annotations
 
-from cluster.language.plans import named_as
 from cluster.operators import (
     Node,
     Union,
 )
+from cluster.operators.projections import named_as
 
 
 def drop_empty_side(node: Node) -> Node | None:

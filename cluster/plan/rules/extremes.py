@@ -5,9 +5,9 @@ from __future__ import annotations
 from cluster.expressions.conditions import MIRRORED
 from cluster.expressions.nodes import Binary, Column, Expression, bare
 from cluster.expressions.walks import columns_read
-from cluster.language.plans import reads_relations_only
 from cluster.operators import Aggregate, AntiJoin, Filter, Node, Project, SemiJoin
 from cluster.operators.columns import AggregateCall
+from cluster.operators.projections import reads_relations_only
 from cluster.operators.scalar_expressions import column_scalar, columns_of, conjuncts_of, plain_column
 
 _EXTREMES = {"<": "max", "<=": "max", ">": "min", ">=": "min"}

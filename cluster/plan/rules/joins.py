@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from cluster.language.plans import project, reads_relations_only
 from cluster.operators import AntiJoin, Distinct, Filter, Join, Lookup, Node, Project, SemiJoin
 from cluster.operators.columns import Scalar
+from cluster.operators.projections import project, reads_relations_only
 from cluster.operators.scalar_expressions import columns_of, conjunction_of, conjuncts_of
 from cluster.plan.expressions import kept, split_by_side, without_alternatives
 

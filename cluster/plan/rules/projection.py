@@ -6,7 +6,6 @@ from collections import Counter
 
 from msgspec.structs import replace
 
-from cluster.language.plans import project
 from cluster.operators import (
     Aggregate,
     CountWindow,
@@ -23,6 +22,7 @@ from cluster.operators import (
     UntilNext,
 )
 from cluster.operators.columns import Output
+from cluster.operators.projections import project
 from cluster.operators.scalar_expressions import by_name, column_uses, columns_of, plain_column, substituted
 from cluster.plan.expressions import kept
 

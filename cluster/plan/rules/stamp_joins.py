@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from cluster.language.plans import project
 from cluster.operators import Filter, Node, Project, StampJoin
 from cluster.operators.columns import Scalar
+from cluster.operators.projections import project
 from cluster.operators.scalar_expressions import column_scalar, columns_of, conjunction_of, conjuncts_of, substituted
 from cluster.plan.expressions import kept
 from protocols.wire.streams import FieldType

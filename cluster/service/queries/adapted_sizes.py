@@ -13,8 +13,8 @@ from msgspec.structs import replace as struct_replace
 from cluster.costs.adaptation import Cost, History
 from cluster.errors import ClusterError, UnwritableError
 from cluster.fjord.batch import instant_text
-from cluster.language.size_ranges import SizeRange, Sizes, ranges_of
 from cluster.operators import Node
+from cluster.operators.size_ranges import SizeRange, Sizes, ranges_of
 from cluster.operators.walks import streams_of_all
 from cluster.physical.lowering import lower
 from cluster.plan.epoch import Plan

@@ -13,8 +13,8 @@ from cluster.fjord.batch import instant_text
 from cluster.fjord.measured_partners import measured_partners
 from cluster.fjord.measured_selectivities import measured_selectivities
 from cluster.fjord.operator_statistics import OperatorStatistics
-from cluster.language.size_ranges import BEST, ranges_of
 from cluster.operators import Node
+from cluster.operators.size_ranges import BEST, ranges_of
 from cluster.plan.alternatives import Alternative, alternatives
 from cluster.plan.explain import explain
 from cluster.plan.history import EVER_US

@@ -17,8 +17,8 @@ from typing import TypeVar
 from msgspec.structs import replace
 
 from cluster.language.catalog import Catalog, DerivedStream
-from cluster.language.size_ranges import SizeRange, Sizes
 from cluster.operators import Held, Node, Source
+from cluster.operators.size_ranges import SizeRange, Sizes
 from cluster.operators.walks import from_below, nodes_of, rebuilt
 from cluster.physical.lowering import lower
 from cluster.physical.migration import Migration, MigrationRefusedError

@@ -23,7 +23,7 @@ from cluster.fjord.operators.partial_aggregation import PartialAggregate
 from cluster.fjord.scalars import POLARS_TYPES
 from cluster.fjord.scaled_reals import SCALE
 from cluster.operators.columns import AggregateCall
-from cluster.plan.expressions import read_scalar
+from cluster.plan.scalar_texts import read_scalar
 from protocols.wire.streams import FieldType
 from tests.cluster.fjord.scalar_definition import wrapped
 from tests.cluster.fjord.test_extreme_values import INTEGERS, REALS, is_settled

@@ -20,7 +20,7 @@ from cluster.fjord.stored_rows import RowsInFile
 from cluster.fjord.stream_scan import StreamScan
 from cluster.operators import Filter, Project, Relation
 from cluster.operators.columns import Column, Output
-from cluster.plan.expressions import read_scalar
+from cluster.plan.scalar_texts import read_scalar
 from cluster.scalars.real_values import finite, settled, settled_rows
 from cluster.storage.relation_versions import RelationVersions
 from protocols.wire.streams import FieldType

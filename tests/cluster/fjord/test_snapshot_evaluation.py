@@ -22,7 +22,7 @@ from cluster.operators import (
     Union,
 )
 from cluster.operators.columns import AggregateCall, Column, Output
-from cluster.plan.expressions import read_scalar
+from cluster.plan.scalar_texts import read_scalar
 from protocols.wire.streams import FieldType
 
 PLACES = Relation("places", "places@1", (Column("segment", FieldType.INTEGER),))

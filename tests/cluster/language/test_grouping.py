@@ -17,8 +17,8 @@ from cluster.operators.columns import AggregateCall, Column
 from cluster.operators.scalar_expressions import plain_column
 from cluster.operators.source import Tolerance
 from cluster.operators.walks import nodes_of
-from cluster.plan.expressions import read_scalar
 from cluster.plan.rewrite import rewrite
+from cluster.plan.scalar_texts import read_scalar
 from protocols.wire.streams import FieldType
 from tests.cluster.language.example_catalog import CATALOG
 

@@ -8,9 +8,9 @@ from cluster.errors import OneOfManyError
 from cluster.language.catalog import Catalog
 from cluster.language.errors import FjordSqlError
 from cluster.language.parameters import bind
-from cluster.language.scope import Names, unique_name
 from cluster.language.statement_texts import statements_in
 from cluster.language.translation import translate
+from cluster.operators.unique_names import Names, unique_name
 from cluster.service.registry.query_names import NamesInUse
 from protocols.wire.streams import Field, FieldType, StreamSchema
 

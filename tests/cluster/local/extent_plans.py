@@ -6,12 +6,12 @@ import random
 
 from msgspec.structs import replace
 
-from cluster.language.plans import project
 from cluster.operators import Extent, Filter, Node, Project
 from cluster.operators.columns import STAMP, Scalar
 from cluster.operators.extent import Coalescing, Keeping, Link
+from cluster.operators.projections import project
 from cluster.operators.scalar_expressions import passed_on
-from cluster.plan.expressions import read_scalar
+from cluster.plan.scalar_texts import read_scalar
 from protocols.wire.streams import FieldType
 from tests.cluster.plan.plans import A, call, condition, grouped, window
 

@@ -23,10 +23,10 @@ from cluster.costs.adaptation import History
 from cluster.fjord.batch import ALWAYS
 from cluster.fjord.saved_state import unpack_state
 from cluster.language.catalog import Catalog
-from cluster.language.size_ranges import SizeRange, Sizes, granules, ranges_of, with_sizes
 from cluster.language.translation import translate
 from cluster.local.engine import LocalEngine
 from cluster.operators import Node
+from cluster.operators.size_ranges import SizeRange, Sizes, granules, ranges_of, with_sizes
 from cluster.physical.migration import Migration
 from cluster.plan.epoch import Handover, Plan, PlannedQuery
 from cluster.plan.rewrite import rewrite

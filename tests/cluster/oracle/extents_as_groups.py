@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from msgspec.structs import replace
 
 from cluster.expressions import nodes
-from cluster.language.plans import project
 from cluster.operators import (
     Aggregate,
     CountWindow,
@@ -27,6 +26,7 @@ from cluster.operators import (
     Union,
 )
 from cluster.operators.columns import STAMP, AggregateCall, Column, Output, Scalar
+from cluster.operators.projections import project
 from cluster.operators.scalar_expressions import column_scalar, passed_on
 from cluster.operators.sequence import SequenceCall
 from cluster.operators.walks import rebuilt

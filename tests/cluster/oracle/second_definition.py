@@ -35,7 +35,7 @@ from cluster.operators import (
     Union,
 )
 from cluster.operators.columns import AggregateCall, Output
-from cluster.plan.expressions import read_scalar
+from cluster.plan.scalar_texts import read_scalar
 from protocols.wire.streams import FieldType
 from tests.cluster.oracle.definition import Bag, Snapshots, Streams
 from tests.cluster.oracle.strategies import COLUMNS, LAST

@@ -13,7 +13,6 @@ from typing import Any
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from cluster.language.bounds import unbounded_operator
 from cluster.operators import (
     Aggregate,
     AntiJoin,
@@ -43,8 +42,9 @@ from cluster.operators import (
 from cluster.operators.columns import STAMP, AggregateCall, Column, Joining, Ordering, Output, Scalar, Schema
 from cluster.operators.extent import Coalescing, Link
 from cluster.operators.sequence import SequenceCall
+from cluster.operators.unbounded import unbounded_operator
 from cluster.operators.window_shapes import Grid, Session, Span
-from cluster.plan.expressions import read_scalar
+from cluster.plan.scalar_texts import read_scalar
 from protocols.wire.streams import FieldType
 from tests.cluster.oracle.definition import Streams
 from tests.cluster.published_tuples import with_publishers

@@ -35,8 +35,8 @@ from cluster.operators import Filter as FilterNode
 from cluster.operators import Node
 from cluster.operators import TimeWindow as TimeWindowNode
 from cluster.operators.columns import AggregateCall
-from cluster.plan.expressions import read_scalar
 from cluster.plan.rewrite import RULES, rewrite
+from cluster.plan.scalar_texts import read_scalar
 from protocols.wire.streams import FieldType
 from tests.cluster.oracle.running import fragment_alone
 from tests.cluster.oracle.searching import search

@@ -27,7 +27,7 @@ from cluster.operators import (
     Union,
 )
 from cluster.operators.columns import AggregateCall, Column, Output
-from cluster.plan.expressions import read_scalar
+from cluster.plan.scalar_texts import read_scalar
 from protocols.wire.streams import FieldType
 from tests.cluster.oracle.comparison import snapshots_of
 from tests.cluster.oracle.definition import Bag, Streams, evaluate

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from cluster.operators import Aggregate, Filter, Node, Project, Source, TimeWindow
 from cluster.operators.columns import AggregateCall, Column, Output, Scalar
-from cluster.plan.expressions import read_scalar
+from cluster.plan.scalar_texts import read_scalar
 from protocols.wire.streams import FieldType
 
 INTEGER, BOOLEAN = FieldType.INTEGER, FieldType.BOOLEAN

@@ -34,8 +34,8 @@ from cluster.operators.columns import Ordering, Output
 from cluster.operators.pattern_match import Definition, PatternElement, Reach, RowPattern, Skip
 from cluster.operators.sequence import SequenceCall
 from cluster.plan.explain import explain
-from cluster.plan.expressions import read_scalar
 from cluster.plan.rewrite import RULES, rewrite
+from cluster.plan.scalar_texts import read_scalar
 from protocols.wire.streams import FieldType
 from tests.cluster.plan.plans import INTEGER, call, condition, pick, source
 from tests.cluster.plan.snapshots import evaluate

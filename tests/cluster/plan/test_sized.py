@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from cluster.language.size_ranges import SizeRange, ranges_of, with_sizes
 from cluster.language.translation import translate
 from cluster.operators import Node
+from cluster.operators.size_ranges import SizeRange, ranges_of, with_sizes
 from cluster.physical.lowering import lower, lower_alone
 from cluster.plan.epoch import Plan, PlannedQuery
 from cluster.plan.rewrite import rewrite

@@ -21,7 +21,7 @@ from cluster.physical.migration import MigrationRefusedError
 from cluster.physical.nodes import Host
 from cluster.physical.plan_files import PlanFiles
 from cluster.plan.epoch import Handover
-from cluster.plan.expressions import read_scalar
+from cluster.plan.scalar_texts import read_scalar
 from cluster.service.queries.migration_steps import Answered, has_ended
 from cluster.service.queries.migrations import ROOM_EVERY
 from cluster.service.registry.query_names import UnknownQueryError

@@ -15,9 +15,9 @@ from cluster.costs.estimates import estimates_of, totals_of
 from cluster.costs.prices import SHIPPED
 from cluster.fjord.state_size import state_bytes
 from cluster.language.catalog import BaseStream, Catalog, DerivedStream
-from cluster.language.size_ranges import ranges_of
 from cluster.language.translation import translate
 from cluster.operators import Node
+from cluster.operators.size_ranges import ranges_of
 from cluster.physical.lowering import lower
 from cluster.plan.epoch import Plan, PlannedQuery
 from cluster.plan.relations_read import RelationSize

@@ -76,7 +76,7 @@ from cluster.operators.scalar_expressions import passed_on
 from cluster.operators.sequence import SequenceCall
 from cluster.operators.window_shapes import Grid, Session, Span
 from cluster.physical.mark_columns import SUPERSEDED_UNTIL
-from cluster.plan.expressions import read_scalar
+from cluster.plan.scalar_texts import read_scalar
 from protocols.wire.batches import (
     COVERED_BY_COLUMN,
     EXPECTED_COLUMN,

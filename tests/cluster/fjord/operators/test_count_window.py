@@ -26,7 +26,7 @@ from cluster.operators import CountWindow as CountWindowNode
 from cluster.operators import Join as JoinNode
 from cluster.operators.columns import AggregateCall, Column
 from cluster.physical.rules.awaited_windows import MOST_LAG_US, awaited_windows
-from cluster.plan.expressions import read_scalar
+from cluster.plan.scalar_texts import read_scalar
 from protocols.wire.streams import FieldType
 from tests.cluster.oracle.running import fragment_alone
 

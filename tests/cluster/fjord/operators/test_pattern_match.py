@@ -23,7 +23,7 @@ from cluster.operators.pattern_match import (
     SkipKind,
     pattern_text,
 )
-from cluster.plan.expressions import read_scalar
+from cluster.plan.scalar_texts import read_scalar
 from protocols.wire.streams import FieldType
 
 INTEGER, BOOLEAN = FieldType.INTEGER, FieldType.BOOLEAN

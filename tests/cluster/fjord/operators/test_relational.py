@@ -29,7 +29,7 @@ from cluster.fjord.operators.splitting import Split
 from cluster.fjord.operators.union import Union
 from cluster.fjord.saved_state import pack_state, unpack_state
 from cluster.operators.columns import Scalar
-from cluster.plan.expressions import read_scalar
+from cluster.plan.scalar_texts import read_scalar
 from protocols.wire.streams import FieldType
 from tests.cluster.papers.coalesce import Coalesce
 

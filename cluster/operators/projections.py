@@ -1,37 +1,17 @@
-"""Small functions on plans, and for building plans, which the translation uses everywhere."""
+"""Projections that rename, choose and show columns, and what else is asked of whole plans."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from sqlglot import exp
+from collections.abc import Iterable
 
 from cluster.expressions import nodes as expressions
-from cluster.expressions.nodes import bare
-from cluster.expressions.reading import expression_of
 from cluster.expressions.timestamps import SHOWN_BY
-from cluster.language.scope import Names
-from cluster.operators import (
-    Node,
-    Project,
-    Relation,
-    Source,
-)
-from cluster.operators.columns import Output, Scalar
+from cluster.operators import Node, Project, Relation, Source
+from cluster.operators.columns import Column, Output, Scalar, Schema
 from cluster.operators.scalar_expressions import column_scalar, plain_column
+from cluster.operators.unique_names import Names
 from cluster.shared_nodes import remembered
 from protocols.wire.streams import FieldType
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from cluster.language.typing_rules import Typed
-    from cluster.operators.columns import Column, Schema
-
-
-def scalar_of(typed: Typed, type_: FieldType) -> Scalar:
-    """Return a checked expression in the form that plans hold; outer parentheses have no meaning and are removed."""
-    return Scalar(bare(expression_of(typed.expression)), type_)
 
 
 def project(node: Node, outputs: Iterable[Output]) -> Node:
@@ -85,16 +65,3 @@ def reads_relations_only(node: Node) -> bool:
     if isinstance(node, Source | Relation):
         return isinstance(node, Relation)
     return all(reads_relations_only(each) for each in node.inputs)
-
-
-def conjunction(parts: list[exp.Expr]) -> Scalar:
-    """Return the expression that all of `parts` are true."""
-    if len(parts) == 1:
-        alone = parts[0].unnest() if isinstance(parts[0], exp.Paren) else parts[0]
-        return Scalar(expression_of(alone), FieldType.BOOLEAN)
-    built: exp.Expr | None = None
-    for part in parts:
-        safe = exp.Paren(this=part) if isinstance(part, exp.Or) else part
-        built = safe if built is None else exp.And(this=built, expression=safe)
-    assert built is not None  # noqa: S101 - callers have at least one part
-    return Scalar(expression_of(built), FieldType.BOOLEAN)
