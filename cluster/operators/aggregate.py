@@ -37,6 +37,10 @@ class Aggregate(Snapshotwise, frozen=True, tag="Aggregate"):
         """Return aggregates and keys."""
         return aggregate_words(self.calls, self.keys)
 
+    def operation(self, lag_us: int | None = None) -> None:
+        """Return nothing: it is more than one node."""
+        del lag_us
+
     def multiplicity_sensitive(self, *, above: bool) -> tuple[bool, ...]:
         """Return whether any aggregate counts copies."""
         del above

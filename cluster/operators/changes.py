@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import ClassVar, final
 
+from cluster.operators.columns import Schema
 from cluster.operators.node import Conditions, Need, Window, lasts_us
+from cluster.operators.operation import Prompt
 from cluster.shared_nodes import remembered
 
 
@@ -69,6 +71,11 @@ class Istream(_Changes, frozen=True, tag="Istream"):
         """Return its name."""
         return "insertions"
 
+    def operation(self, lag_us: int | None = None) -> ChangesOperation:
+        """Return what runs of it."""
+        del lag_us
+        return ChangesOperation(self.schema, insertions=True)
+
 
 @final
 class Dstream(_Changes, frozen=True, tag="Dstream"):
@@ -79,3 +86,20 @@ class Dstream(_Changes, frozen=True, tag="Dstream"):
     def describe(self) -> str:
         """Return its name."""
         return "deletions"
+
+    def operation(self, lag_us: int | None = None) -> ChangesOperation:
+        """Return what runs of it."""
+        del lag_us
+        return ChangesOperation(self.schema, insertions=False)
+
+
+@final
+class ChangesOperation(Prompt, frozen=True, tag="Changes"):
+    """Rows that begin to be valid (`insertions`), or that cease to be."""
+
+    columns: Schema
+    insertions: bool
+
+    def describe(self) -> str:
+        """Return one line about it."""
+        return "insertions" if self.insertions else "deletions"

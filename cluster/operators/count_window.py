@@ -7,8 +7,10 @@ from typing import Annotated, NoReturn, final
 
 from msgspec import Meta
 
+from cluster.operators.columns import Schema
 from cluster.operators.errors import UnboundedPlanError
 from cluster.operators.node import Conditions, Need, Window
+from cluster.operators.operation import Late, own
 from cluster.operators.words import listed, tuples_counted
 from cluster.shared_nodes import remembered
 
@@ -59,6 +61,10 @@ class CountWindow(_LastTuples, frozen=True, tag="CountWindow"):
         """Return one line about it."""
         return count_window_words(self.rows, self.slide_rows, ())
 
+    def operation(self, lag_us: int | None = None) -> CountWindowOperation:
+        """Return what runs of it."""
+        return CountWindowOperation(self.schema, self.rows, self.slide_rows, (), lag_us)
+
     def needed_below(self, wanted: frozenset[str], conditions: Conditions) -> Iterator[Need]:
         """Yield all tuples, as each takes a place, with the columns that are wanted."""
         del conditions
@@ -77,10 +83,39 @@ class PartitionedWindow(_LastTuples, frozen=True, tag="PartitionedWindow"):
         """Return one line about it."""
         return count_window_words(self.rows, self.slide_rows, self.keys)
 
+    def operation(self, lag_us: int | None = None) -> CountWindowOperation:
+        """Return what runs of it."""
+        return CountWindowOperation(self.schema, self.rows, self.slide_rows, self.keys, lag_us)
+
     def needed_below(self, wanted: frozenset[str], conditions: Conditions) -> Iterator[Need]:
         """Yield all tuples, as each takes a place, with the columns that are wanted and the keys."""
         del conditions
         yield self.input, (wanted & self.input.names) | frozenset(self.keys), ()
+
+
+@final
+class CountWindowOperation(Late, frozen=True, tag="CountWindow"):
+    """The last `rows` rows (None: all) of each combination of `keys`.
+
+    Parameters
+    ----------
+    columns
+        Of the input.
+    rows, slide_rows, keys
+        The window.
+    lag_us
+        How far it may lag behind its input; None for any distance.
+    """
+
+    columns: Schema
+    rows: int | None
+    slide_rows: int
+    keys: tuple[str, ...]
+    lag_us: int | None
+
+    def describe(self) -> str:
+        """Return one line about it."""
+        return count_window_words(self.rows, self.slide_rows, own(self.keys))
 
 
 def count_window_words(rows: int | None, slide_rows: int, keys: tuple[str, ...]) -> str:

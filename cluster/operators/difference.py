@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import ClassVar, final
 
+from cluster.operators.columns import Schema
 from cluster.operators.join import shorter_us
 from cluster.operators.node import Conditions, LeftRows, Need
+from cluster.operators.operation import Late
 from cluster.shared_nodes import remembered
 
 
@@ -29,6 +31,11 @@ class Difference(_ByCounts, frozen=True, tag="Difference"):
     def describe(self) -> str:
         """Return its name."""
         return "difference"
+
+    def operation(self, lag_us: int | None = None) -> DifferenceOperation:
+        """Return what runs of it."""
+        del lag_us
+        return DifferenceOperation(self.schema)
 
     def multiplicity_sensitive(self, *, above: bool) -> tuple[bool, ...]:
         """Return True: copies are counted."""
@@ -55,6 +62,11 @@ class Intersection(_ByCounts, frozen=True, tag="Intersection"):
     def describe(self) -> str:
         """Return its name."""
         return "intersection"
+
+    def operation(self, lag_us: int | None = None) -> IntersectionOperation:
+        """Return what runs of it."""
+        del lag_us
+        return IntersectionOperation(self.schema)
 
     @property
     @remembered
@@ -83,3 +95,27 @@ class Intersection(_ByCounts, frozen=True, tag="Intersection"):
     def is_empty(self) -> bool:
         """Whether one of them is."""
         return self.left.is_empty or self.right.is_empty
+
+
+@final
+class DifferenceOperation(Late, frozen=True, tag="Difference"):
+    """Rows of the left input without those of the right one."""
+
+    columns: Schema
+    called: ClassVar[str] = "Multiplicities"
+
+    def describe(self) -> str:
+        """Return one line about it."""
+        return "difference"
+
+
+@final
+class IntersectionOperation(Late, frozen=True, tag="Intersection"):
+    """Rows that both inputs have."""
+
+    columns: Schema
+    called: ClassVar[str] = "Multiplicities"
+
+    def describe(self) -> str:
+        """Return one line about it."""
+        return "intersection"

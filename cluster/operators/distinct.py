@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import ClassVar, final
 
+from cluster.operators.columns import Schema
 from cluster.operators.node import Conditions, Need, Snapshotwise
+from cluster.operators.operation import Prompt
 from cluster.shared_nodes import remembered
 
 
@@ -18,6 +20,11 @@ class Distinct(Snapshotwise, frozen=True, tag="Distinct"):
     def describe(self) -> str:
         """Return its name."""
         return "distinct"
+
+    def operation(self, lag_us: int | None = None) -> DistinctOperation:
+        """Return what runs of it."""
+        del lag_us
+        return DistinctOperation(self.schema)
 
     def multiplicity_sensitive(self, *, above: bool) -> tuple[bool, ...]:
         """Return False."""
@@ -48,3 +55,14 @@ class Distinct(Snapshotwise, frozen=True, tag="Distinct"):
     def duplicate_free(self) -> bool:
         """Yes."""
         return True
+
+
+@final
+class DistinctOperation(Prompt, frozen=True, tag="Distinct"):
+    """Each row once per instant."""
+
+    columns: Schema
+
+    def describe(self) -> str:
+        """Return one line about it."""
+        return "distinct"

@@ -11,6 +11,7 @@ import msgspec
 from cluster.expressions.walks import columns_read
 from cluster.operators.columns import STAMP, Column, Scalar, Schema
 from cluster.operators.node import Conditions, Need, Snapshotwise, lasts_us
+from cluster.operators.operation import Late, own
 from cluster.operators.words import listed, readable
 from cluster.shared_nodes import remembered
 from protocols.wire.streams import FieldType
@@ -99,6 +100,10 @@ class Extent(Snapshotwise, frozen=True, tag="Extent"):
         """Return one line about them."""
         return extent_words(self.coalescing, self.keys)
 
+    def operation(self, lag_us: int | None = None) -> ExtentOperation:
+        """Return what runs of it."""
+        return ExtentOperation(self.input.schema, self.keys, self.coalescing, lag_us)
+
     def multiplicity_sensitive(self, *, above: bool) -> tuple[bool, ...]:
         """Return True: copies may be runs of their own."""
         del above
@@ -113,6 +118,30 @@ class Extent(Snapshotwise, frozen=True, tag="Extent"):
     def delay_us(self) -> int:
         """Return that of the samples, and how long a run is valid: it is not answered before it has ended."""
         return self.input.delay_us() + lasts_us(self)
+
+
+@final
+class ExtentOperation(Late, frozen=True, tag="Extent"):
+    """Runs of the samples of `keys` in their order.
+
+    Parameters
+    ----------
+    columns
+        Of the input.
+    keys, coalescing
+        As in :class:`Extent`.
+    lag_us
+        How far it may lag behind its input, where other operators wait for it; None for any distance.
+    """
+
+    columns: Schema
+    keys: tuple[str, ...]
+    coalescing: Coalescing
+    lag_us: int | None
+
+    def describe(self) -> str:
+        """Return one line about it."""
+        return extent_words(self.coalescing, own(self.keys))
 
 
 def extent_words(how: Coalescing, keys: tuple[str, ...]) -> str:

@@ -9,6 +9,7 @@ import msgspec
 from msgspec import UNSET, Meta
 
 from cluster.operators.node import Conditions, Need, Window, bounded
+from cluster.operators.operation import Prompt
 from cluster.operators.window_shapes import Allowed
 from cluster.shared_nodes import remembered
 from protocols.text.durations import format_duration
@@ -26,6 +27,11 @@ class Granularity(Window, frozen=True, tag="Granularity"):
         """Return one line about it, with how coarse its author allows it to be."""
         most = "" if self.allowed is UNSET else f", at most {format_duration(self.allowed.worst_us)}"
         return f"granularity of {format_duration(self.granule_us)}{most}"
+
+    def operation(self, lag_us: int | None = None) -> GranularityOperation:
+        """Return what runs of it."""
+        del lag_us
+        return GranularityOperation(self.granule_us)
 
     @property
     def is_instantaneous(self) -> bool:
@@ -78,3 +84,14 @@ class Granularity(Window, frozen=True, tag="Granularity"):
     def duplicate_free(self) -> bool:
         """Whether the input is."""
         return self.input.duplicate_free
+
+
+@final
+class GranularityOperation(Prompt, frozen=True, tag="Granularity"):
+    """Snapshots at whole multiples of `granule_us`."""
+
+    granule_us: int
+
+    def describe(self) -> str:
+        """Return one line about it."""
+        return f"granularity of {format_duration(self.granule_us)}"

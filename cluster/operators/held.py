@@ -7,7 +7,9 @@ from typing import ClassVar, NoReturn, final
 
 from cluster.operators.columns import Schema
 from cluster.operators.errors import UnboundedPlanError
+from cluster.operators.lookup import TableLookup
 from cluster.operators.node import Conditions, Need, Node, OneInput
+from cluster.operators.operation import Late
 from cluster.operators.words import listed
 from cluster.shared_nodes import remembered
 
@@ -63,6 +65,10 @@ class Held(OneInput, frozen=True, tag="Held"):
         """Return one line, without the table."""
         return held_words(self.table, filled=self.waits_us > 0)
 
+    def operation(self, lag_us: int | None = None) -> None:
+        """Return nothing: it is more than one node."""
+        del lag_us
+
     @property
     def is_instantaneous(self) -> bool:
         """No: rows are valid while versions hold."""
@@ -103,6 +109,38 @@ class Held(OneInput, frozen=True, tag="Held"):
     def full_after_us(self) -> int:
         """As the streams."""
         return self.input.full_after_us
+
+
+@final
+class HeldOperation(Late, frozen=True, tag="Held"):
+    """The rows of a table of relations, each valid as long as the versions that have it hold.
+
+    Parameters
+    ----------
+    table
+        The table; there is no condition.
+    streams
+        The streams whose instants determine the version of the table.
+    begins_us
+        The instant at which the query begins; None for that at which the streams do (cluster/physical/beginnings.py).
+    waits_us
+        How much later the rows begin.
+    marked
+        Whether the rows have the query group.
+    against
+        The streams of which the last to begin counts then; none if the first of `streams` does.
+    """
+
+    table: TableLookup
+    streams: tuple[str, ...]
+    begins_us: int | None
+    waits_us: int
+    marked: bool
+    against: tuple[str, ...] = ()
+
+    def describe(self) -> str:
+        """Return one line about it."""
+        return held_words(self.table.table, filled=self.waits_us > 0)
 
 
 def held_words(table: Node, *, filled: bool) -> str:

@@ -8,6 +8,7 @@ from typing import ClassVar, final
 from cluster.operators.columns import Scalar, Schema
 from cluster.operators.interval_shapes import shapes_together
 from cluster.operators.node import Conditions, Need, SnapshotPair
+from cluster.operators.operation import Prompt, own_condition
 from cluster.operators.scalar_expressions import columns_of
 from cluster.operators.words import readable
 from cluster.shared_nodes import remembered
@@ -29,6 +30,11 @@ class Join(SnapshotPair, frozen=True, tag="Join"):
     def describe(self) -> str:
         """Return the predicate."""
         return f"join {readable(self.predicate)}" if self.predicate else "product"
+
+    def operation(self, lag_us: int | None = None) -> JoinOperation:
+        """Return what runs of it."""
+        del lag_us
+        return JoinOperation(self.left.schema, self.right.schema, self.predicate)
 
     @property
     @remembered
@@ -86,6 +92,20 @@ class Join(SnapshotPair, frozen=True, tag="Join"):
     def interval_shape(self, windows: tuple[Hashable, ...] = ()) -> Hashable | None:
         """Return those of all that is joined, but for a join in a window."""
         return None if windows else shapes_together("join", [each.interval_shape() for each in self.inputs])
+
+
+@final
+class JoinOperation(Prompt, frozen=True, tag="Join"):
+    """Pairs of rows that are valid together and meet the predicate."""
+
+    left: Schema
+    right: Schema
+    predicate: Scalar | None
+
+    def describe(self) -> str:
+        """Return one line about it."""
+        condition = own_condition(self.predicate)
+        return f"join{condition}" if condition else "product"
 
 
 def shorter_us(node: SnapshotPair) -> int | None:

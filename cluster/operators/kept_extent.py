@@ -12,6 +12,7 @@ from cluster.operators.columns import Column, Schema
 from cluster.operators.count_window import count_window_words
 from cluster.operators.errors import UnboundedPlanError
 from cluster.operators.node import Conditions, Need, OneInput
+from cluster.operators.operation import Operation
 from cluster.operators.time_window import window_words
 from cluster.operators.words import listed, tuples_counted
 from cluster.shared_nodes import remembered
@@ -90,6 +91,10 @@ class KeptExtent(OneInput, frozen=True, tag="KeptExtent"):
         """Return one line about it."""
         return kept_words(self.kept)
 
+    def operation(self, lag_us: int | None = None) -> KeptExtentOperation:
+        """Return what runs of it."""
+        return KeptExtentOperation(self.input.schema, self.kept, lag_us)
+
     @property
     def is_instantaneous(self) -> bool:
         """No: a row is valid while it is in the window."""
@@ -128,6 +133,34 @@ class KeptExtent(OneInput, frozen=True, tag="KeptExtent"):
     def full_after_us(self) -> int:
         """The length of the window after the tuples, if it has one."""
         return self.input.full_after_us + (self.kept.longest_us or 0)
+
+
+@final
+class KeptExtentOperation(Operation, frozen=True, tag="KeptExtent"):
+    """Coalesced rows of at most so many tuples of a window.
+
+    Parameters
+    ----------
+    columns
+        Of the input.
+    kept
+        What is kept.
+    lag_us
+        How far it may lag behind its input, where rows last until the end; None for any distance.
+    """
+
+    columns: Schema
+    kept: KeptTuples
+    lag_us: int | None
+
+    def describe(self) -> str:
+        """Return one line about it."""
+        return kept_words(self.kept)
+
+    @property
+    def holds_rows_back(self) -> bool:
+        """Unless all rows are shown anew at each border of a window."""
+        return not self.kept.in_steps
 
 
 def kept_words(kept: KeptTuples) -> str:

@@ -9,6 +9,7 @@ import msgspec
 
 from cluster.operators.columns import Scalar, Schema
 from cluster.operators.node import Conditions, Need, Node, RowByRow, lasts_us
+from cluster.operators.operation import Prompt
 from cluster.operators.scalar_expressions import columns_of
 from cluster.operators.words import listed, readable
 from cluster.shared_nodes import remembered
@@ -88,6 +89,10 @@ class Lookup(RowByRow, frozen=True, tag="Lookup"):
         """Return one line, without the table."""
         return lookup_words(self)
 
+    def operation(self, lag_us: int | None = None) -> None:
+        """Return nothing: it is more than one node."""
+        del lag_us
+
     def needed_below(self, wanted: frozenset[str], conditions: Conditions) -> Iterator[Need]:
         """Yield the tuples: with what is wanted of them, and what the predicate reads."""
         del conditions
@@ -101,6 +106,26 @@ class Lookup(RowByRow, frozen=True, tag="Lookup"):
             return self.input.reach_us()
         # What is looked up depends on when a row begins, and that on tuples that have ended by then.
         return self.input.reach_us() + lasts_us(self.input)
+
+
+@final
+class LookupOperation(Prompt, frozen=True, tag="Lookup"):
+    """Rows with what a table of relations has for them.
+
+    Parameters
+    ----------
+    table
+        The table, the condition and the kind of lookup.
+    streams
+        The streams whose instants determine the version of the table.
+    """
+
+    table: TableLookup
+    streams: tuple[str, ...]
+
+    def describe(self) -> str:
+        """Return one line about it."""
+        return lookup_words(self.table)
 
 
 def lookup_words(lookup: Lookup | TableLookup) -> str:

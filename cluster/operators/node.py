@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 from cluster.operators.columns import Scalar, Schema
 from cluster.operators.errors import UnboundedPlanError
+from cluster.operators.operation import Operation
 from cluster.operators.window_shapes import END_OF_TIME_US
 from cluster.shared_nodes import SharedNode, remembered
 
@@ -67,6 +68,16 @@ class Node:
     @abstractmethod
     def describe(self) -> str:
         """Return one line about the node itself."""
+
+    @abstractmethod
+    def operation(self, lag_us: int | None = None) -> Operation | None:
+        """Return what runs of it in a physical plan; None for what does not run by itself.
+
+        Parameters
+        ----------
+        lag_us
+            How far a window by count, a rank or an extent may lag behind its input; None for any distance.
+        """
 
     @property
     @remembered
@@ -282,6 +293,10 @@ class Relation(Leaf, frozen=True, tag="Relation"):
     def describe(self) -> str:
         """Return its name."""
         return f"relation {self.name}"
+
+    def operation(self, lag_us: int | None = None) -> None:
+        """Return nothing: it is more than one node."""
+        del lag_us
 
     @property
     def is_instantaneous(self) -> bool:

@@ -16,6 +16,7 @@ from msgspec import Meta
 from cluster.operators.columns import AggregateCall, Column, Output, Scalar, Schema
 from cluster.operators.errors import UnboundedPlanError
 from cluster.operators.node import Conditions, Need, OneInput
+from cluster.operators.operation import Prompt, own
 from cluster.operators.words import listed
 from cluster.shared_nodes import remembered
 from protocols.text.durations import format_duration
@@ -215,6 +216,11 @@ class PatternMatch(OneInput, frozen=True, tag="PatternMatch"):
         """Return the pattern."""
         return pattern_words(self.pattern, self.keys)
 
+    def operation(self, lag_us: int | None = None) -> PatternMatchOperation:
+        """Return what runs of it."""
+        del lag_us
+        return PatternMatchOperation(self.input.schema, self.keys, self.pattern)
+
     @property
     def is_instantaneous(self) -> bool:
         """Yes."""
@@ -251,6 +257,19 @@ class PatternMatch(OneInput, frozen=True, tag="PatternMatch"):
     def full_after_us(self) -> int:
         """The longest match after the tuples, if it has a bound in time."""
         return self.input.full_after_us + (self.pattern.within_us or 0)
+
+
+@final
+class PatternMatchOperation(Prompt, frozen=True, tag="PatternMatch"):
+    """Matches of a pattern of rows; fields as of the node, `columns` those of the input."""
+
+    columns: Schema
+    keys: tuple[str, ...]
+    pattern: RowPattern
+
+    def describe(self) -> str:
+        """Return one line about it."""
+        return pattern_words(self.pattern, own(self.keys))
 
 
 def pattern_words(pattern: RowPattern, keys: tuple[str, ...]) -> str:

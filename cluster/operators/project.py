@@ -9,6 +9,7 @@ from cluster.operators.aggregate import Aggregate
 from cluster.operators.columns import Column, Output, Schema
 from cluster.operators.filter import Filter
 from cluster.operators.node import Conditions, Need, RowByRow
+from cluster.operators.operation import ADDED, Prompt
 from cluster.operators.scalar_expressions import by_name, columns_of_all, plain_column, substituted
 from cluster.operators.words import listed, readable
 from cluster.shared_nodes import remembered
@@ -29,6 +30,11 @@ class Project(RowByRow, frozen=True, tag="Project"):
     def describe(self) -> str:
         """Return the outputs."""
         return f"project {listed(tuple(output_words(output) for output in self.outputs))}"
+
+    def operation(self, lag_us: int | None = None) -> ProjectOperation:
+        """Return what runs of it."""
+        del lag_us
+        return ProjectOperation(self.outputs)
 
     def needed_below(self, wanted: frozenset[str], conditions: Conditions) -> Iterator[Need]:
         """Yield what the wanted outputs read, and the conditions with the outputs written out."""
@@ -70,6 +76,23 @@ class Project(RowByRow, frozen=True, tag="Project"):
         return isinstance(below, Aggregate) and all(key in passed_on for key in below.keys)
 
 
+@final
+class ProjectOperation(Prompt, frozen=True, tag="Project"):
+    """Rows mapped to new ones."""
+
+    outputs: tuple[Output, ...]
+
+    def describe(self) -> str:
+        """Return the outputs, but for those that Fjord adds."""
+        outputs = (output for output in self.outputs if output.name not in ADDED)
+        return f"project {listed(tuple(_own_output_words(each) for each in outputs))}"
+
+
 def output_words(output: Output) -> str:
     """Return one column of a projection, with its expression if that differs from its name."""
     return output.name if plain_column(output.scalar) == output.name else f"{output.name} = {readable(output.scalar)}"
+
+
+def _own_output_words(output: Output) -> str:
+    """Return one column of a running projection: keys of panes have names that are made of expressions."""
+    return readable(output.scalar) if output.name.startswith("fjord_key(") else output_words(output)

@@ -9,6 +9,7 @@ from msgspec import Meta
 
 from cluster.operators.columns import Column, Ordering, RankFunction, Schema
 from cluster.operators.node import Conditions, Need, Snapshotwise, lasts_us
+from cluster.operators.operation import Late, own_keys
 from cluster.operators.words import listed
 from cluster.shared_nodes import remembered
 from protocols.wire.streams import FieldType
@@ -39,6 +40,11 @@ class Ranked(Snapshotwise, frozen=True, tag="Ranked"):
     def describe(self) -> str:
         """Return one line about them."""
         return ranked_words(self.function, self.keys, self.order, (self.above, self.most), self.name)
+
+    def operation(self, lag_us: int | None = None) -> RankedOperation:
+        """Return what runs of it."""
+        limits = self.above, self.most, self.name, lag_us
+        return RankedOperation(self.input.schema, self.keys, self.order, self.function, *limits)
 
     def multiplicity_sensitive(self, *, above: bool) -> tuple[bool, ...]:
         """Return True: each copy takes a place."""
@@ -74,6 +80,32 @@ class Ranked(Snapshotwise, frozen=True, tag="Ranked"):
     def is_empty(self) -> bool:
         """Whether no place is asked for, or the input is empty."""
         return (self.most is not None and self.most <= self.above) or self.input.is_empty
+
+
+@final
+class RankedOperation(Late, frozen=True, tag="Ranked"):
+    """Rows by their places in an order; fields as of the node.
+
+    Parameters
+    ----------
+    columns
+        Of the input.
+    lag_us
+        How far it may lag behind its input; None for any distance.
+    """
+
+    columns: Schema
+    keys: tuple[str, ...]
+    order: tuple[Ordering, ...]
+    function: RankFunction
+    above: int
+    most: int | None
+    name: str | None
+    lag_us: int | None = None
+
+    def describe(self) -> str:
+        """Return one line about it."""
+        return ranked_words(self.function, own_keys(self.keys), self.order, (self.above, self.most), self.name)
 
 
 def ranked_words(

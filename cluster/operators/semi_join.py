@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import ClassVar, final
 
-from cluster.operators.columns import Scalar
+from cluster.operators.columns import Scalar, Schema
 from cluster.operators.node import Conditions, LeftRows, Need
+from cluster.operators.operation import Late, own_condition
 from cluster.operators.scalar_expressions import columns_of
 from cluster.operators.words import readable
 from cluster.shared_nodes import remembered
@@ -56,6 +57,11 @@ class SemiJoin(_ByPartners, frozen=True, tag="SemiJoin"):
         """Return the predicate."""
         return f"keep if any{self._condition_words()}"
 
+    def operation(self, lag_us: int | None = None) -> SemiJoinOperation:
+        """Return what runs of it."""
+        del lag_us
+        return SemiJoinOperation(self.left.schema, self.right.schema, self.predicate, anti=False)
+
     @property
     @remembered
     def is_empty(self) -> bool:
@@ -71,7 +77,26 @@ class AntiJoin(_ByPartners, frozen=True, tag="AntiJoin"):
         """Return the predicate."""
         return f"keep if none{self._condition_words()}"
 
+    def operation(self, lag_us: int | None = None) -> SemiJoinOperation:
+        """Return what runs of it."""
+        del lag_us
+        return SemiJoinOperation(self.left.schema, self.right.schema, self.predicate, anti=True)
+
     @property
     def is_empty(self) -> bool:
         """Whether the left is."""
         return self.left.is_empty
+
+
+@final
+class SemiJoinOperation(Late, frozen=True, tag="SemiJoin"):
+    """Rows of the left input that have a partner, or that have none (`anti`)."""
+
+    left: Schema
+    right: Schema
+    predicate: Scalar | None
+    anti: bool
+
+    def describe(self) -> str:
+        """Return one line about it."""
+        return f"keep if {'none' if self.anti else 'any'}{own_condition(self.predicate)}"

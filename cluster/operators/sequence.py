@@ -11,6 +11,7 @@ from msgspec import Meta
 from cluster.operators.columns import Column, Schema
 from cluster.operators.errors import UnboundedPlanError
 from cluster.operators.node import Conditions, Need, OneInput
+from cluster.operators.operation import Prompt, own
 from cluster.operators.words import listed, signed, tuples_counted
 from cluster.shared_nodes import remembered
 from protocols.text.durations import format_duration
@@ -117,6 +118,11 @@ class Sequence(OneInput, frozen=True, tag="Sequence"):
         """Return the functions."""
         return sequence_words(self.calls, self.keys)
 
+    def operation(self, lag_us: int | None = None) -> SequenceOperation:
+        """Return what runs of it."""
+        del lag_us
+        return SequenceOperation(self.input.schema, self.keys, self.ties, self.calls)
+
     @property
     def is_instantaneous(self) -> bool:
         """Yes."""
@@ -157,6 +163,20 @@ class Sequence(OneInput, frozen=True, tag="Sequence"):
     def full_after_us(self) -> int:
         """The longest frame after the tuples."""
         return self.input.full_after_us + max([call.span_us for call in self.calls], default=0)
+
+
+@final
+class SequenceOperation(Prompt, frozen=True, tag="Sequence"):
+    """Rows with functions over those before and behind them, in order; fields as of the node."""
+
+    columns: Schema
+    keys: tuple[str, ...]
+    ties: tuple[str, ...]
+    calls: tuple[SequenceCall, ...]
+
+    def describe(self) -> str:
+        """Return one line about it."""
+        return sequence_words(self.calls, own(self.keys))
 
 
 def _frame_us(calls: Iterable[SequenceCall]) -> int:

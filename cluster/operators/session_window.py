@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import ClassVar, NoReturn, final
 
+from cluster.operators.columns import Schema
 from cluster.operators.errors import UnboundedPlanError
 from cluster.operators.node import Conditions, Need, Window
+from cluster.operators.operation import Operation, own
 from cluster.operators.window_shapes import Session
 from cluster.operators.words import listed
 from cluster.shared_nodes import remembered
@@ -24,6 +26,10 @@ class SessionWindow(Window, frozen=True, tag="SessionWindow"):
     def describe(self) -> str:
         """Return one line about it."""
         return session_words(self.session, self.keys)
+
+    def operation(self, lag_us: int | None = None) -> SessionWindowOperation:
+        """Return what runs of it."""
+        return SessionWindowOperation(self.schema, self.keys, self.session, lag_us)
 
     @property
     def is_instantaneous(self) -> bool:
@@ -60,6 +66,35 @@ class SessionWindow(Window, frozen=True, tag="SessionWindow"):
     def full_after_us(self) -> int:
         """The longest session after the input."""
         return self.input.full_after_us + self.session.longest_us
+
+
+@final
+class SessionWindowOperation(Operation, frozen=True, tag="SessionWindow"):
+    """Rows of sessions of each combination of `keys`, at the instant at which their session closes, or until then.
+
+    Parameters
+    ----------
+    columns
+        Of the input.
+    keys, session
+        The sessions.
+    lag_us
+        How far it may lag behind its input, where rows last until the end; None for any distance.
+    """
+
+    columns: Schema
+    keys: tuple[str, ...]
+    session: Session
+    lag_us: int | None
+
+    def describe(self) -> str:
+        """Return one line about it."""
+        return session_words(self.session, own(self.keys))
+
+    @property
+    def holds_rows_back(self) -> bool:
+        """If sessions are shown while they are open."""
+        return self.session.early
 
 
 def session_words(session: Session, keys: tuple[str, ...]) -> str:

@@ -133,6 +133,10 @@ class Source(Leaf, frozen=True, tag="Source"):
         lookups = "".join(f"; {lookup_words(each)}" for each in self.lookups)
         return f"{what}{past}{sample}{slowest}{errors}{lifetime}{lookups}"
 
+    def operation(self, lag_us: int | None = None) -> None:
+        """Return nothing: it is more than one node."""
+        del lag_us
+
     @property
     def is_instantaneous(self) -> bool:
         """Yes."""

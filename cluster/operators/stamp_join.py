@@ -8,6 +8,7 @@ from typing import ClassVar, final
 from cluster.operators.columns import Scalar, Schema
 from cluster.operators.errors import UnboundedPlanError
 from cluster.operators.node import Conditions, Need, TwoInputs
+from cluster.operators.operation import Prompt, own_pairs
 from cluster.operators.scalar_expressions import columns_of
 from cluster.operators.words import pairs_listed, readable, signed
 from cluster.operators.zip import ZipKind
@@ -54,6 +55,12 @@ class StampJoin(TwoInputs, frozen=True, tag="StampJoin"):
         """Return one line about it."""
         bounds_us = (self.low_us, self.high_us)
         return stamp_join_words(self.kind, bounds_us, self.keys, self.predicate, latest=self.latest)
+
+    def operation(self, lag_us: int | None = None) -> StampJoinOperation:
+        """Return what runs of it."""
+        del lag_us
+        sides, bounds_us = (self.left.schema, self.right.schema), (self.low_us, self.high_us)
+        return StampJoinOperation(*sides, self.keys, *bounds_us, self.kind, self.predicate, self.latest)
 
     @property
     def is_instantaneous(self) -> bool:
@@ -113,6 +120,25 @@ class StampJoin(TwoInputs, frozen=True, tag="StampJoin"):
         """Those of sides that are in every row."""
         left = self.left.never_null if self.kind != "full" else frozenset()
         return left | self.right.never_null if self.kind == "inner" else left
+
+
+@final
+class StampJoinOperation(Prompt, frozen=True, tag="StampJoin"):
+    """Pairs of rows whose stamps are at most so far apart; fields as of the node."""
+
+    left: Schema
+    right: Schema
+    keys: tuple[tuple[str, str], ...]
+    low_us: int | None
+    high_us: int
+    kind: ZipKind
+    predicate: Scalar | None
+    latest: bool
+
+    def describe(self) -> str:
+        """Return one line about it."""
+        bounds_us = (self.low_us, self.high_us)
+        return stamp_join_words(self.kind, bounds_us, own_pairs(self.keys), self.predicate, latest=self.latest)
 
 
 def stamp_join_words(

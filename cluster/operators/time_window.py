@@ -10,6 +10,7 @@ from msgspec import UNSET, Meta
 
 from cluster.operators.errors import UnboundedPlanError
 from cluster.operators.node import Conditions, Need, Window, bounded
+from cluster.operators.operation import Prompt
 from cluster.operators.window_shapes import Allowed, Grid, Span
 from cluster.shared_nodes import remembered
 from protocols.text.durations import format_duration
@@ -40,6 +41,13 @@ class TimeWindow(Window, frozen=True, tag="TimeWindow"):
         family = "" if self.family_us is UNSET else f", with panes of the family of {format_duration(self.family_us)}"
         least = "" if self.allowed is UNSET else f", at least {format_duration(self.allowed.worst_us)}"
         return window_words(self.size_us, self.slide_us) + least + family
+
+    def operation(self, lag_us: int | None = None) -> TimeWindowOperation | GridWindowOperation:
+        """Return what runs of it."""
+        del lag_us
+        if self.grid is UNSET:
+            return TimeWindowOperation(self.size_us, self.slide_us)
+        return GridWindowOperation(self.grid, self.slide_us)
 
     @property
     @remembered
@@ -98,6 +106,30 @@ class TimeWindow(Window, frozen=True, tag="TimeWindow"):
             return None
         grid = None if self.grid is UNSET else self.grid
         return self.input.interval_shape((*windows, (self.size_us, self.slide_us, grid)))
+
+
+@final
+class TimeWindowOperation(Prompt, frozen=True, tag="TimeWindow"):
+    """Rows valid for `size_us` (None: without end), moving by `slide_us`."""
+
+    size_us: int | None
+    slide_us: int
+
+    def describe(self) -> str:
+        """Return one line about it."""
+        return window_words(self.size_us, self.slide_us)
+
+
+@final
+class GridWindowOperation(Prompt, frozen=True, tag="GridWindow"):
+    """A window whose boundaries lie on a grid; `slide_us` is how often one that is reset shows what is new."""
+
+    grid: Grid
+    slide_us: int
+
+    def describe(self) -> str:
+        """Return one line about it."""
+        return grid_words(self.grid, self.slide_us)
 
 
 def window_words(size_us: int | None, slide_us: int) -> str:

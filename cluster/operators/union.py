@@ -8,6 +8,7 @@ from typing import ClassVar, final
 from cluster.operators.columns import Schema
 from cluster.operators.interval_shapes import shapes_together
 from cluster.operators.node import Conditions, Need, SnapshotPair
+from cluster.operators.operation import Prompt
 from cluster.shared_nodes import remembered
 
 
@@ -26,6 +27,11 @@ class Union(SnapshotPair, frozen=True, tag="Union"):
     def describe(self) -> str:
         """Return its name."""
         return "union"
+
+    def operation(self, lag_us: int | None = None) -> UnionOperation:
+        """Return what runs of it."""
+        del lag_us
+        return UnionOperation(self.schema)
 
     @property
     @remembered
@@ -71,3 +77,14 @@ class Union(SnapshotPair, frozen=True, tag="Union"):
     def interval_shape(self, windows: tuple[Hashable, ...] = ()) -> Hashable | None:
         """Return those of all that is united."""
         return shapes_together("union", [each.interval_shape(windows) for each in self.inputs])
+
+
+@final
+class UnionOperation(Prompt, frozen=True, tag="Union"):
+    """The rows of both inputs."""
+
+    columns: Schema
+
+    def describe(self) -> str:
+        """Return one line about it."""
+        return "union"

@@ -10,6 +10,7 @@ from msgspec import Meta
 from cluster.operators.columns import Column, Schema
 from cluster.operators.errors import UnboundedPlanError
 from cluster.operators.node import Conditions, Need, Window
+from cluster.operators.operation import Operation, own
 from cluster.operators.words import listed
 from cluster.shared_nodes import remembered
 from protocols.text.durations import format_duration
@@ -50,6 +51,10 @@ class UntilNext(Window, frozen=True, tag="UntilNext"):
     def describe(self) -> str:
         """Return one line about it."""
         return until_next_words(self.keys, self.longest_us, whole=self.bounds is not None, lasts=self.lasts)
+
+    def operation(self, lag_us: int | None = None) -> UntilNextOperation:
+        """Return what runs of it."""
+        return UntilNextOperation(self.input.schema, self.keys, self.longest_us, self.bounds, self.lasts, lag_us)
 
     @property
     def is_instantaneous(self) -> bool:
@@ -96,6 +101,37 @@ class UntilNext(Window, frozen=True, tag="UntilNext"):
     def full_after_us(self) -> int:
         """After the input by its bound, if it has one."""
         return self.input.full_after_us + (self.longest_us or 0)
+
+
+@final
+class UntilNextOperation(Operation, frozen=True, tag="UntilNext"):
+    """Rows from their stamp until the next later one of their `keys`, at most for a time.
+
+    Parameters
+    ----------
+    columns
+        Of the input.
+    keys, longest_us, bounds, lasts
+        As in :class:`UntilNext`.
+    lag_us
+        How far it may lag behind its input, where rows need not be whole; None for any distance.
+    """
+
+    columns: Schema
+    keys: tuple[str, ...]
+    longest_us: int | None
+    bounds: tuple[str, str] | None
+    lasts: bool
+    lag_us: int | None
+
+    def describe(self) -> str:
+        """Return one line about it."""
+        return until_next_words(own(self.keys), self.longest_us, whole=self.bounds is not None, lasts=self.lasts)
+
+    @property
+    def holds_rows_back(self) -> bool:
+        """Unless rows come whole."""
+        return self.bounds is None
 
 
 def until_next_words(keys: tuple[str, ...], longest_us: int | None, *, whole: bool, lasts: bool) -> str:

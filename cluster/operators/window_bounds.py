@@ -7,6 +7,7 @@ from typing import ClassVar, final
 
 from cluster.operators.columns import Column, Schema
 from cluster.operators.node import Conditions, Need, Snapshotwise
+from cluster.operators.operation import Prompt
 from cluster.operators.time_window import grid_words
 from cluster.operators.window_shapes import Grid
 from cluster.operators.words import listed
@@ -36,6 +37,11 @@ class WindowBounds(Snapshotwise, frozen=True, tag="WindowBounds"):
         """Return one line about them."""
         return bounds_words(self.grid, self.start, self.end)
 
+    def operation(self, lag_us: int | None = None) -> WindowBoundsOperation:
+        """Return what runs of it."""
+        del lag_us
+        return WindowBoundsOperation(self.grid, self.start, self.end)
+
     def multiplicity_sensitive(self, *, above: bool) -> tuple[bool, ...]:
         """Return whether the multiplicity of its rows matters."""
         return (above,)
@@ -49,6 +55,19 @@ class WindowBounds(Snapshotwise, frozen=True, tag="WindowBounds"):
     def delay_us(self) -> int:
         """Return that of the input."""
         return self.input.delay_us()
+
+
+@final
+class WindowBoundsOperation(Prompt, frozen=True, tag="WindowBounds"):
+    """Rows cut where a window moves, with its begin and end; fields as of the node."""
+
+    grid: Grid
+    start: str
+    end: str
+
+    def describe(self) -> str:
+        """Return one line about it."""
+        return bounds_words(self.grid, self.start, self.end)
 
 
 def bounds_words(grid: Grid, start: str, end: str) -> str:

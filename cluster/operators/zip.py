@@ -8,6 +8,7 @@ from typing import ClassVar, Literal, NoReturn, final
 from cluster.operators.columns import Column, Schema
 from cluster.operators.errors import UnboundedPlanError
 from cluster.operators.node import Conditions, Need, TwoInputs
+from cluster.operators.operation import Prompt, own_pairs
 from cluster.operators.words import pairs_listed, signed
 from cluster.shared_nodes import remembered
 from protocols.wire.streams import FieldType
@@ -60,6 +61,13 @@ class Zip(TwoInputs, frozen=True, tag="Zip"):
         """Return one line about it."""
         return zip_words(self.kind, self.low_us, self.high_us, self.keys)
 
+    def operation(self, lag_us: int | None = None) -> ZipOperation:
+        """Return what runs of it."""
+        del lag_us
+        return ZipOperation(
+            self.left.schema, self.right.schema, self.keys, self.low_us, self.high_us, self.kind, self.apart
+        )
+
     @property
     def is_instantaneous(self) -> bool:
         """Yes."""
@@ -104,6 +112,23 @@ class Zip(TwoInputs, frozen=True, tag="Zip"):
         """Those of sides that are in every row."""
         left = self.left.never_null if self.kind != "full" else frozenset()
         return left | self.right.never_null | {self.apart} if self.kind == "inner" else left
+
+
+@final
+class ZipOperation(Prompt, frozen=True, tag="Zip"):
+    """Rows paired one to one in the order of their stamps; fields as of the node."""
+
+    left: Schema
+    right: Schema
+    keys: tuple[tuple[str, str], ...]
+    low_us: int
+    high_us: int
+    kind: ZipKind
+    apart: str
+
+    def describe(self) -> str:
+        """Return one line about it."""
+        return zip_words(self.kind, self.low_us, self.high_us, own_pairs(self.keys))
 
 
 def zip_words(kind: ZipKind, low_us: int, high_us: int, keys: tuple[tuple[str, str], ...]) -> str:

@@ -253,6 +253,15 @@ class Fragment(msgspec.Struct, frozen=True, dict=True):
                 found[node.id] = node
         return tuple(node for node in found.values() if not isinstance(node.operation, Sink))
 
+    @property
+    def late_nodes(self) -> tuple[OperatorNode, ...]:
+        """The nodes that answer rows after their beginning is certain; inputs come first."""
+        late: dict[str, OperatorNode] = {}
+        for node in self.behind:
+            if node.operation.holds_rows_back or any(each in late for each in node.inputs):
+                late[node.id] = node
+        return tuple(late.values())
+
     @cached_property
     def next_to_scan(self) -> tuple[OperatorNode, ...]:
         """The nodes next to its scans, with the exchanges or, if there are none, the sink."""

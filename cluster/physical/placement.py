@@ -163,3 +163,23 @@ def _pipeline(fragment: Fragment, end: OperatorNode) -> str:
         elif not isinstance(node.operation, Columns | Sample | Panes | PreaggregatedFilter):
             words.append(describe(node, fragment).removeprefix("grouped "))
     return "; ".join(word for word in words if word != ALL_ROWS)
+
+
+def emission_words(node: Node, *, early: bool) -> str | None:
+    """Return in words when the rows of a query are published, given its rewritten plan; None if EMIT changes nothing.
+
+    Parameters
+    ----------
+    node
+        The plan.
+    early
+        Whether it is published early.
+    """
+    try:
+        if not lower_alone(node).late_nodes:
+            return None
+    except PlanError:  # it cannot be run, and is explained nevertheless
+        return None
+    if early:
+        return "each row as soon as its beginning is certain (EMIT EARLY): one whose end is not known is closed later"
+    return "each row once its end is known (EMIT FINAL)"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping
+from typing import cast
 
 import msgspec
 from msgspec.structs import replace
@@ -186,7 +187,7 @@ def _stored(fragment: Fragment) -> _Fragment:
 def _stored_node(node: OperatorNode) -> _Node:
     operation = node.operation
     if not isinstance(operation, Lookup | Held):
-        return _Node(node.id, operation, node.inputs, node.origins)
+        return _Node(node.id, cast("PlainOperation", operation), node.inputs, node.origins)
     found = operation.table
     table = _Table(msgspec.Raw(stored_plans.written(found.table)), found.predicate, found.kind)
     if isinstance(operation, Lookup):

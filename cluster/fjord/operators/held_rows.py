@@ -25,7 +25,7 @@ from cluster.fjord.operators.ordered_output import number_of, table_of
 from cluster.fjord.scalars import POLARS_TYPES
 from cluster.operators import Node
 from cluster.operators.columns import QUERY_GROUP
-from cluster.physical.mark_columns import ORIGIN
+from cluster.operators.mark_columns import ORIGIN
 from cluster.physical.rules.awaited_windows import MOST_LAG_US
 
 _REACHED, _STREAM = "fjord_reached", "fjord_stream"

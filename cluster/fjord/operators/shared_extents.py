@@ -26,7 +26,7 @@ from cluster.fjord.operators.shown_rows import LINKED, Mark, Shown
 from cluster.fjord.operators.start_ordered import StartOrdered
 from cluster.operators.columns import QUERY_GROUP, VISIBLE_FROM
 from cluster.operators.extent import Coalescing
-from cluster.physical.mark_columns import EXTENT, RUN_BEGIN, RUN_END, SUPERSEDED_UNTIL
+from cluster.operators.mark_columns import EXTENT, RUN_BEGIN, RUN_END, SUPERSEDED_UNTIL
 from cluster.temporal.overtaken import Whole
 from cluster.temporal.run_versions import NONE
 

@@ -6,9 +6,9 @@ from msgspec.structs import replace
 
 from cluster.operators import Filter, Node, Project, Source, WindowBounds
 from cluster.operators.columns import Schema
+from cluster.operators.mark_columns import MARKS
 from cluster.operators.scalar_expressions import passed_on
 from cluster.physical import operations
-from cluster.physical.mark_columns import MARKS
 
 Finish = tuple[operations.Filter | operations.Project | operations.WindowBounds, ...]
 

@@ -31,9 +31,9 @@ from cluster.operators import (
     Zip,
 )
 from cluster.operators.columns import QUERY_GROUP, VISIBLE_FROM, Column, Output, Scalar, Schema
+from cluster.operators.mark_columns import RIGHT
 from cluster.operators.projections import project
 from cluster.operators.scalar_expressions import column_scalar, conjunction_of, conjuncts_of, passed_on
-from cluster.physical.mark_columns import RIGHT
 from protocols.wire.streams import FieldType
 
 

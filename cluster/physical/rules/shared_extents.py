@@ -25,8 +25,8 @@ from cluster.expressions import nodes as expressions
 from cluster.operators import Extent, Filter, Node, PartitionedWindow, Project, Source, TimeWindow
 from cluster.operators.columns import QUERY_GROUP, STAMP, VISIBLE_FROM, Column, Output, Scalar, Schema, identity_of
 from cluster.operators.extent import Coalescing
+from cluster.operators.mark_columns import EXTENT, RUN_BEGIN, RUN_END, SUPERSEDED_UNTIL
 from cluster.operators.scalar_expressions import column_scalar, plain_column
-from cluster.physical.mark_columns import EXTENT, RUN_BEGIN, RUN_END, SUPERSEDED_UNTIL
 from cluster.physical.nodes import Fragment, Host, OperatorNode, Subscriber
 from cluster.physical.operations import CountWindow, Exchange, Reorder, SharedCountWindow, SharedExtents, Sink
 from cluster.physical.operations import Extent as ExtentOperation

@@ -8,6 +8,8 @@ from collections.abc import Iterator
 import pytest
 
 from cluster.operators import NODES, Node
+from cluster.operators.operation import Operation
+from cluster.physical.operations import OPERATIONS
 
 
 def kinds(base: type[Node] = Node) -> Iterator[type[Node]]:
@@ -19,7 +21,7 @@ def kinds(base: type[Node] = Node) -> Iterator[type[Node]]:
             yield kind
 
 
-def lacking(kind: type[Node]) -> list[str]:
+def lacking(kind: type) -> list[str]:
     return [name for name, _ in inspect.getmembers_static(kind, is_abstract)]
 
 
@@ -39,3 +41,8 @@ def test_every_kind_has_every_fact(kind: type[Node]) -> None:
 
 def test_a_fact_that_is_left_out_is_found() -> None:
     assert {"schema", "reach_us", "describe"} <= set(lacking(Node))
+
+
+@pytest.mark.parametrize("kind", OPERATIONS, ids=[kind.kind_name() for kind in OPERATIONS])
+def test_every_operation_has_every_fact(kind: type[Operation]) -> None:
+    assert lacking(kind) == []

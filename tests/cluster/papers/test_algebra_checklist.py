@@ -247,7 +247,7 @@ def test_the_corrected_algorithms() -> None:
 
 def operators_of(text: str) -> list[str]:
     _, better = planned(text, CATALOG)
-    return [type(node.operation).__name__ for node in fragment_alone(better).nodes]
+    return [node.operation.kind_name() for node in fragment_alone(better).nodes]
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,7 @@ def marked(sql: str) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for node in fragment(sql).nodes:
         if node.origins != "none":
-            found.setdefault(node.origins, []).append(type(node.operation).__name__)
+            found.setdefault(node.origins, []).append(node.operation.kind_name())
     return found
 
 

@@ -73,5 +73,5 @@ def test_what_runs_but_for_the_quality_is_the_plan_of_the_size(text: str) -> Non
     chosen = rewrite(sized(node, {window: 5 * HOUR})).node
     meant = rewrite(plan_of(text.format("5 HOURS"))).node
     assert with_sizes(node, {window: 5 * HOUR}) == plan_of(text.format("5 HOURS"))
-    kinds = [[type(each.operation).__name__ for each in lower_alone(plan).nodes] for plan in (chosen, meant)]
+    kinds = [[each.operation.kind_name() for each in lower_alone(plan).nodes] for plan in (chosen, meant)]
     assert [each for each in kinds[0] if each != "Project"] == [each for each in kinds[1] if each != "Project"]

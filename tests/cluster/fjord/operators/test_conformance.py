@@ -71,11 +71,11 @@ from cluster.operators import Node, Relation, TableLookup
 from cluster.operators.columns import QUERY_GROUP, VISIBLE_FROM, AggregateCall, Column, Ordering, Output, Scalar, Schema
 from cluster.operators.extent import Coalescing, Keeping, Link
 from cluster.operators.kept_extent import KeptTuples
+from cluster.operators.mark_columns import SUPERSEDED_UNTIL
 from cluster.operators.pattern_match import Definition, Lag, PatternElement, Reach, RowPattern, Skip, SkipKind
 from cluster.operators.scalar_expressions import passed_on
 from cluster.operators.sequence import SequenceCall
 from cluster.operators.window_shapes import Grid, Session, Span
-from cluster.physical.mark_columns import SUPERSEDED_UNTIL
 from cluster.plan.scalar_texts import read_scalar
 from protocols.wire.batches import (
     COVERED_BY_COLUMN,

@@ -13,7 +13,7 @@ from cluster.fjord.operators.extent import Extent
 from cluster.fjord.operators.shared_extents import SharedExtents
 from cluster.operators.columns import QUERY_GROUP, VISIBLE_FROM
 from cluster.operators.extent import Coalescing
-from cluster.physical.mark_columns import RUN_BEGIN, RUN_END, SUPERSEDED_UNTIL
+from cluster.operators.mark_columns import RUN_BEGIN, RUN_END, SUPERSEDED_UNTIL
 
 COLUMNS = pl.DataFrame(
     schema={

@@ -16,7 +16,7 @@ from cluster.fjord.operators.shared_count_window import SharedCountWindow
 from cluster.fjord.operators.shared_extents import SharedExtents
 from cluster.operators.columns import QUERY_GROUP, VISIBLE_FROM
 from cluster.operators.extent import Coalescing
-from cluster.physical.mark_columns import RUN_BEGIN, RUN_END, SUPERSEDED_UNTIL
+from cluster.operators.mark_columns import RUN_BEGIN, RUN_END, SUPERSEDED_UNTIL
 
 COLUMNS = pl.DataFrame(
     schema={START: pl.Int64, END: pl.Int64, "k": pl.String}
