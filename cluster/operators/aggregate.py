@@ -8,6 +8,7 @@ from typing import ClassVar, final
 import msgspec
 
 from cluster.operators.columns import AggregateCall, Column, Schema
+from cluster.operators.greatest_values import Greatest
 from cluster.operators.node import Conditions, Need, Snapshotwise, lasts_us
 from cluster.operators.scalar_expressions import columns_of_all
 from cluster.operators.words import listed, readable
@@ -64,6 +65,10 @@ class Aggregate(Snapshotwise, frozen=True, tag="Aggregate"):
         """Counts, and the keys that are never NULL."""
         counts = {call.name for call in self.calls if call.function == "count"}
         return frozenset(counts | (self.input.never_null & set(self.keys)))
+
+    def greatest_below(self, greatest: Greatest) -> tuple[Greatest, ...]:
+        """Return those of the keys."""
+        return ({name: most for name, most in greatest.items() if name in self.keys},)
 
     @property
     def single_row(self) -> bool:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import ClassVar, final
 
 from cluster.operators.columns import Schema
+from cluster.operators.greatest_values import Greatest
 from cluster.operators.node import Conditions, Need, Window, lasts_us
 from cluster.operators.operation import Prompt
 from cluster.shared_nodes import remembered
@@ -33,6 +34,10 @@ class _Changes(Window, frozen=True):
         """Yield all columns: whole tuples are compared."""
         del wanted, conditions
         yield self.input, self.input.names, ()
+
+    def greatest_below(self, greatest: Greatest) -> tuple[Greatest, ...]:
+        """Return the same: rows pass with their values."""
+        return (greatest,)
 
     @remembered
     def reach_us(self) -> int:

@@ -9,6 +9,7 @@ from msgspec import Meta
 
 from cluster.operators.columns import Schema
 from cluster.operators.errors import UnboundedPlanError
+from cluster.operators.greatest_values import Greatest
 from cluster.operators.node import Conditions, Need, Window
 from cluster.operators.operation import Late, own
 from cluster.operators.words import listed, tuples_counted
@@ -91,6 +92,10 @@ class PartitionedWindow(_LastTuples, frozen=True, tag="PartitionedWindow"):
         """Yield all tuples, as each takes a place, with the columns that are wanted and the keys."""
         del conditions
         yield self.input, (wanted & self.input.names) | frozenset(self.keys), ()
+
+    def greatest_below(self, greatest: Greatest) -> tuple[Greatest, ...]:
+        """Return those of the keys."""
+        return ({name: most for name, most in greatest.items() if name in self.keys},)
 
 
 @final

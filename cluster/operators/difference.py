@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import ClassVar, final
 
 from cluster.operators.columns import Schema
+from cluster.operators.greatest_values import Greatest
 from cluster.operators.join import shorter_us
 from cluster.operators.node import Conditions, LeftRows, Need
 from cluster.operators.operation import Late
@@ -20,6 +21,11 @@ class _ByCounts(LeftRows, frozen=True):
         del wanted, conditions
         for side in self.inputs:
             yield side, side.names, ()
+
+    def greatest_below(self, greatest: Greatest) -> tuple[Greatest, ...]:
+        """Return the same for both, by the places of columns."""
+        names = {one.name: other.name for one, other in zip(self.left.schema, self.right.schema, strict=True)}
+        return greatest, {names[name]: most for name, most in greatest.items()}
 
 
 @final

@@ -7,6 +7,7 @@ from typing import ClassVar, final
 
 from cluster.expressions.outcomes import never_true
 from cluster.operators.columns import Scalar
+from cluster.operators.greatest_values import Greatest, both, greatest_of
 from cluster.operators.node import Conditions, Need, RowByRow
 from cluster.operators.operation import Prompt
 from cluster.operators.scalar_expressions import columns_of, conjuncts_of
@@ -38,6 +39,10 @@ class Filter(RowByRow, frozen=True, tag="Filter"):
         """Yield tuples that meet the condition, too, with what it reads."""
         here = (*conditions, *conjuncts_of(self.predicate))
         yield self.input, wanted | columns_of(self.predicate), here
+
+    def greatest_below(self, greatest: Greatest) -> tuple[Greatest, ...]:
+        """Return the same, and those of the condition."""
+        return (both(greatest, greatest_of(self.predicate)),)
 
     @property
     def single_row(self) -> bool:

@@ -8,6 +8,7 @@ from typing import Annotated, ClassVar, final
 import msgspec
 from msgspec import UNSET, Meta
 
+from cluster.operators.greatest_values import Greatest
 from cluster.operators.node import Conditions, Need, Window, bounded
 from cluster.operators.operation import Prompt
 from cluster.operators.window_shapes import Allowed
@@ -53,6 +54,10 @@ class Granularity(Window, frozen=True, tag="Granularity"):
         """Yield the tuples with what is wanted of them."""
         del conditions
         yield self.input, wanted, ()
+
+    def greatest_below(self, greatest: Greatest) -> tuple[Greatest, ...]:
+        """Return the same: rows pass with their values."""
+        return (greatest,)
 
     @remembered
     def reach_us(self) -> int:

@@ -6,6 +6,7 @@ from collections.abc import Hashable, Iterator
 from typing import ClassVar, final
 
 from cluster.operators.columns import Scalar, Schema
+from cluster.operators.greatest_values import Greatest, both, greatest_of
 from cluster.operators.interval_shapes import shapes_together
 from cluster.operators.node import Conditions, Need, SnapshotPair
 from cluster.operators.operation import Prompt, own_condition
@@ -69,6 +70,11 @@ class Join(SnapshotPair, frozen=True, tag="Join"):
     def never_null(self) -> frozenset[str]:
         """Those of either."""
         return self.left.never_null | self.right.never_null
+
+    def greatest_below(self, greatest: Greatest) -> tuple[Greatest, ...]:
+        """Return the same for both, and those of the predicate."""
+        known = both(greatest, greatest_of(self.predicate))
+        return known, known
 
     @property
     @remembered

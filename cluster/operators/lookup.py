@@ -8,6 +8,7 @@ from typing import ClassVar, Literal, final
 import msgspec
 
 from cluster.operators.columns import Scalar, Schema
+from cluster.operators.greatest_values import Greatest, both, greatest_of
 from cluster.operators.node import Conditions, Need, Node, RowByRow, lasts_us
 from cluster.operators.operation import Prompt
 from cluster.operators.scalar_expressions import columns_of
@@ -98,6 +99,11 @@ class Lookup(RowByRow, frozen=True, tag="Lookup"):
         del conditions
         needed = wanted | (columns_of(self.predicate) if self.predicate else frozenset())
         yield self.input, needed & self.input.names, ()
+
+    def greatest_below(self, greatest: Greatest) -> tuple[Greatest, ...]:
+        """Return the same, and those of the predicate if tuples without a partner do not pass."""
+        passes = self.kind in ("inner", "semi")
+        return (both(greatest, greatest_of(self.predicate)) if passes else greatest,)
 
     @remembered
     def reach_us(self) -> int:

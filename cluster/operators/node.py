@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 from cluster.operators.columns import Scalar, Schema
 from cluster.operators.errors import UnboundedPlanError
+from cluster.operators.greatest_values import Greatest
 from cluster.operators.operation import Operation
 from cluster.operators.window_shapes import END_OF_TIME_US
 from cluster.shared_nodes import SharedNode, remembered
@@ -206,6 +207,17 @@ class Node:
     def step_us(self) -> int | None:
         """The distance of the instants at which its rows begin and end; None if they may do so at any."""
         return None
+
+    def greatest_below(self, greatest: Greatest) -> tuple[Greatest, ...]:
+        """Return, by input, which rows are asked for: those with at most these values; all, as far as is known.
+
+        Parameters
+        ----------
+        greatest
+            Of the node's own columns.
+        """
+        del greatest
+        return tuple({} for _ in self.inputs)
 
     def interval_shape(self, windows: tuple[Hashable, ...] = ()) -> Hashable | None:
         """Return what decides how long rows last: plans with equal snapshots and equal shapes have equal rows.

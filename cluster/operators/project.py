@@ -8,6 +8,7 @@ from typing import final
 from cluster.operators.aggregate import Aggregate
 from cluster.operators.columns import Column, Output, Schema
 from cluster.operators.filter import Filter
+from cluster.operators.greatest_values import Greatest, least
 from cluster.operators.node import Conditions, Need, RowByRow
 from cluster.operators.operation import ADDED, Prompt
 from cluster.operators.scalar_expressions import by_name, columns_of_all, plain_column, substituted
@@ -49,6 +50,11 @@ class Project(RowByRow, frozen=True, tag="Project"):
         """Those that are columns of the input that are never NULL."""
         below = self.input.never_null
         return frozenset(output.name for output in self.outputs if plain_column(output.scalar) in below)
+
+    def greatest_below(self, greatest: Greatest) -> tuple[Greatest, ...]:
+        """Return those of columns that are passed on."""
+        passed = {output.name: plain_column(output.scalar) for output in self.outputs}
+        return (least((name, most) for each, most in greatest.items() if (name := passed.get(each)) is not None),)
 
     @property
     def single_row(self) -> bool:

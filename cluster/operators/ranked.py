@@ -8,6 +8,7 @@ from typing import Annotated, ClassVar, final
 from msgspec import Meta
 
 from cluster.operators.columns import Column, Ordering, RankFunction, Schema
+from cluster.operators.greatest_values import Greatest
 from cluster.operators.node import Conditions, Need, Snapshotwise, lasts_us
 from cluster.operators.operation import Late, own_keys
 from cluster.operators.words import listed
@@ -56,6 +57,10 @@ class Ranked(Snapshotwise, frozen=True, tag="Ranked"):
         del conditions
         read = frozenset((*self.keys, *(each.column for each in self.order)))
         yield self.input, (wanted & self.input.names) | read, ()
+
+    def greatest_below(self, greatest: Greatest) -> tuple[Greatest, ...]:
+        """Return those of the keys."""
+        return ({name: most for name, most in greatest.items() if name in self.keys},)
 
     @remembered
     def delay_us(self) -> int:

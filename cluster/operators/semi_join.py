@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import ClassVar, final
 
 from cluster.operators.columns import Scalar, Schema
+from cluster.operators.greatest_values import Greatest, both, greatest_of
 from cluster.operators.node import Conditions, LeftRows, Need
 from cluster.operators.operation import Late, own_condition
 from cluster.operators.scalar_expressions import columns_of
@@ -57,6 +58,11 @@ class SemiJoin(_ByPartners, frozen=True, tag="SemiJoin"):
         """Return the predicate."""
         return f"keep if any{self._condition_words()}"
 
+    def greatest_below(self, greatest: Greatest) -> tuple[Greatest, ...]:
+        """Return the same for the left, and those of the predicate for both."""
+        known = greatest_of(self.predicate)
+        return both(greatest, known), known
+
     def operation(self, lag_us: int | None = None) -> SemiJoinOperation:
         """Return what runs of it."""
         del lag_us
@@ -76,6 +82,10 @@ class AntiJoin(_ByPartners, frozen=True, tag="AntiJoin"):
     def describe(self) -> str:
         """Return the predicate."""
         return f"keep if none{self._condition_words()}"
+
+    def greatest_below(self, greatest: Greatest) -> tuple[Greatest, ...]:
+        """Return the same for the left; partners have those of the predicate."""
+        return greatest, greatest_of(self.predicate)
 
     def operation(self, lag_us: int | None = None) -> SemiJoinOperation:
         """Return what runs of it."""

@@ -9,6 +9,7 @@ import msgspec
 from msgspec import UNSET, Meta
 
 from cluster.operators.errors import UnboundedPlanError
+from cluster.operators.greatest_values import Greatest
 from cluster.operators.node import Conditions, Need, Window, bounded
 from cluster.operators.operation import Prompt
 from cluster.operators.window_shapes import Allowed, Grid, Span
@@ -69,6 +70,10 @@ class TimeWindow(Window, frozen=True, tag="TimeWindow"):
     def needed_below(self, wanted: frozenset[str], conditions: Conditions) -> Iterator[Need]:
         """Yield what is needed of itself: the tuples in a window by time do not depend on each other."""
         yield self.input, wanted, conditions
+
+    def greatest_below(self, greatest: Greatest) -> tuple[Greatest, ...]:
+        """Return the same: rows pass with their values."""
+        return (greatest,)
 
     @remembered
     def reach_us(self) -> int:

@@ -6,6 +6,7 @@ from collections.abc import Hashable, Iterator
 from typing import ClassVar, final
 
 from cluster.operators.columns import Schema
+from cluster.operators.greatest_values import Greatest
 from cluster.operators.interval_shapes import shapes_together
 from cluster.operators.node import Conditions, Need, SnapshotPair
 from cluster.operators.operation import Prompt
@@ -67,6 +68,11 @@ class Union(SnapshotPair, frozen=True, tag="Union"):
     def never_null(self) -> frozenset[str]:
         """Those of both."""
         return self.left.never_null & self.right.never_null
+
+    def greatest_below(self, greatest: Greatest) -> tuple[Greatest, ...]:
+        """Return the same for both, by the places of columns."""
+        names = {one.name: other.name for one, other in zip(self.left.schema, self.right.schema, strict=True)}
+        return greatest, {names[name]: most for name, most in greatest.items()}
 
     @property
     @remembered

@@ -36,6 +36,14 @@ def processes(cluster: Child, *, stand_ins: bool) -> list[psutil.Process]:
     return parent.children(recursive=True)
 
 
+def shown(cluster: Child) -> list[str]:
+    """Return the processes below a cluster, each with its parent's number."""
+    found = psutil.Process(cluster.process.pid).children(recursive=True)
+    return [
+        f"{each.ppid()}>{each.pid} {each.name()} {' '.join(each.cmdline())[-80:]} {each.status()}" for each in found
+    ]
+
+
 def kill_one(cluster: Child, dice: random.Random, *, stand_ins: bool) -> str:
     """Kill one of them, once there is one; return its name."""
     deadline = time.monotonic() + LIMIT_SECONDS
@@ -45,7 +53,7 @@ def kill_one(cluster: Child, dice: random.Random, *, stand_ins: bool) -> str:
             name = " ".join(victim.cmdline()[-2:]) if stand_ins else victim.name()
             victim.kill()
         except (IndexError, psutil.NoSuchProcess):
-            assert time.monotonic() < deadline, "there is none"
+            assert time.monotonic() < deadline, f"no {'stand-in' if stand_ins else 'fork'} among {shown(cluster)}"
             time.sleep(0.1)
         else:
             return name
