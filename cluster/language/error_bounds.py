@@ -13,7 +13,6 @@ from sqlglot import exp
 
 from cluster.expressions.walks import columns_read
 from cluster.language.functions import AGGREGATES, RANKED
-from cluster.language.syntax import PercentileCont, PercentileDisc
 from cluster.language.typing_rules import scalar_of
 from cluster.operators import (
     AntiJoin,
@@ -42,10 +41,7 @@ if TYPE_CHECKING:
     from cluster.language.expressions import Checker
     from cluster.language.syntax import ErrorBound
 
-AS_FAR_AS_ITS_VALUES = (
-    *(exp.Avg, exp.Min, exp.Max, exp.First, exp.Last, exp.Median),
-    *(exp.ApproxQuantile, exp.Quantile, PercentileCont, PercentileDisc, *RANKED),
-)
+AS_FAR_AS_ITS_VALUES = tuple(kind for kind, row in AGGREGATES.items() if row.errs_as_its_values)
 """Aggregates whose error is at most the largest error of a value."""
 _WINDOWS = (TimeWindow, CountWindow, PartitionedWindow, SessionWindow, UntilNext, Granularity)
 

@@ -7,15 +7,13 @@ from typing import ClassVar, final
 
 import msgspec
 
+from cluster.operators.aggregate_functions import AGGREGATE_FUNCTIONS
 from cluster.operators.columns import AggregateCall, Column, Schema
 from cluster.operators.greatest_values import Greatest
 from cluster.operators.node import Conditions, Need, Snapshotwise, lasts_us
 from cluster.operators.scalar_expressions import columns_of_all
 from cluster.operators.words import listed, readable
 from cluster.shared_nodes import remembered
-
-IGNORE_COPIES = frozenset({"min", "max", "arg_min", "arg_max", "first", "last"})
-"""The names of aggregates that have the same value for a bag of tuples and for its set."""
 
 
 @final
@@ -45,7 +43,7 @@ class Aggregate(Snapshotwise, frozen=True, tag="Aggregate"):
     def multiplicity_sensitive(self, *, above: bool) -> tuple[bool, ...]:
         """Return whether any aggregate counts copies."""
         del above
-        return (not all(call.function in IGNORE_COPIES or call.distinct for call in self.calls),)
+        return (not all(ignores_copies(call) for call in self.calls),)
 
     def needed_below(self, wanted: frozenset[str], conditions: Conditions) -> Iterator[Need]:
         """Yield all tuples with the keys, and what the wanted aggregates read."""
@@ -84,6 +82,11 @@ class Aggregate(Snapshotwise, frozen=True, tag="Aggregate"):
     def duplicate_free(self) -> bool:
         """Yes."""
         return True
+
+
+def ignores_copies(call: AggregateCall) -> bool:
+    """Return whether an aggregate has the same value for a bag of tuples and for its set."""
+    return call.distinct or AGGREGATE_FUNCTIONS[call.function].ignores_copies
 
 
 def aggregate_words(calls: tuple[AggregateCall, ...], keys: tuple[str, ...]) -> str:

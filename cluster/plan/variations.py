@@ -27,6 +27,7 @@ from cluster.operators import (
     TimeWindow,
     Union,
 )
+from cluster.operators.aggregate_functions import AGGREGATE_FUNCTIONS
 from cluster.operators.columns import Output, Scalar
 from cluster.operators.projections import project
 from cluster.operators.scalar_expressions import (
@@ -48,8 +49,6 @@ Varied = tuple[Node, str]
 Variation = Callable[[Node], Iterator[Varied]]
 
 MOST_LOOKUP_ORDERS = 24
-BY_VALUE = frozenset({"count", "sum", "avg", "min", "max", "bool_and", "bool_or"})
-"""Aggregates that depend on the values of rows only: not on stamps, nor on the order in which rows come."""
 
 
 def join_orders(node: Node) -> Iterator[Varied]:
@@ -163,7 +162,7 @@ def aggregate_before_join(node: Node) -> Iterator[Varied]:
     key; no two rows of the other side agree in these columns and its keys at any instant; and the aggregates read
     values of the one side only. Then all rows of a group of pairs have the same partner, or none.
     """
-    if not isinstance(node, Aggregate) or any(call.function not in BY_VALUE for call in node.calls):
+    if not isinstance(node, Aggregate) or any(not AGGREGATE_FUNCTIONS[call.function].by_value for call in node.calls):
         return
     below = without_narrowing(node.input)
     if not isinstance(below, Join) or below.predicate is None:

@@ -5,6 +5,7 @@ Two kills by default, one of each kind; ``make test-faults`` asks for twenty (FJ
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import time
@@ -37,11 +38,13 @@ def processes(cluster: Child, *, stand_ins: bool) -> list[psutil.Process]:
 
 
 def shown(cluster: Child) -> list[str]:
-    """Return the processes below a cluster, each with its parent's number."""
-    found = psutil.Process(cluster.process.pid).children(recursive=True)
-    return [
-        f"{each.ppid()}>{each.pid} {each.name()} {' '.join(each.cmdline())[-80:]} {each.status()}" for each in found
-    ]
+    """Return the processes below a cluster."""
+    found = []
+    for each in psutil.Process(cluster.process.pid).children(recursive=True):
+        with contextlib.suppress(psutil.Error):
+            words = [] if each.status() == psutil.STATUS_ZOMBIE else each.cmdline()
+            found.append(f"{each.name()} {each.pid} of {each.ppid()}, {each.status()}: {' '.join(words)[-90:]}")
+    return found
 
 
 def kill_one(cluster: Child, dice: random.Random, *, stand_ins: bool) -> str:

@@ -13,7 +13,7 @@ from cluster.operators import (
     TimeWindow,
     Union,
 )
-from cluster.operators.aggregate import IGNORE_COPIES
+from cluster.operators.aggregate import ignores_copies
 
 
 def drop_needless_distinct(node: Node) -> Node | None:
@@ -51,7 +51,7 @@ def drop_distinct_below_extremes(node: Node) -> Node | None:
     """MIN, MAX, FIRST and the like, and aggregates of distinct values, ignore copies: α_MAX(δ(S)) = α_MAX(S)."""
     if not (isinstance(node, Aggregate) and isinstance(node.input, Distinct)):
         return None
-    if not all(call.function in IGNORE_COPIES or call.distinct for call in node.calls):
+    if not all(ignores_copies(call) for call in node.calls):
         return None
     return replace(node, input=node.input.input)
 

@@ -73,6 +73,7 @@ from cluster.operators.columns import STAMP, AggregateCall, Joining, Scalar, Sch
 from cluster.operators.window_shapes import DAY_US, Grid
 from cluster.physical.rules.pipelines import stored_columns
 from protocols.wire.streams import FieldType
+from tests.cluster.aggregate_rows import AGGREGATE_ROWS
 from tests.cluster.calendar_definition import boundaries_of
 from tests.cluster.document_macros import DOCUMENT_MACROS
 from tests.cluster.functions.declared import MEANINGS
@@ -706,11 +707,9 @@ def _call(call: AggregateCall) -> str:
         return "count(*)"
     values = ("DISTINCT " if call.distinct else "") + scalar_sql(call.argument)
     match call.function:
-        case "count" | "sum" | "avg" | "min" | "max" | "median":
-            return f"{call.function}({values})"
-        case "stddev" | "variance":
-            return f"{'stddev_samp' if call.function == 'stddev' else 'var_samp'}({values})"
-        case "stddev_pop" | "var_pop":
+        case function if function in AGGREGATE_ROWS:
+            return AGGREGATE_ROWS[function].duckdb.format(values)
+        case "count" | "sum" | "min" | "max":
             return f"{call.function}({values})"
         case "arg_min" | "arg_max" if isinstance(call.by, Scalar):
             by = scalar_sql(call.by)

@@ -46,6 +46,7 @@ from cluster.operators.unbounded import unbounded_operator
 from cluster.operators.window_shapes import Grid, Session, Span
 from cluster.plan.scalar_texts import read_scalar
 from protocols.wire.streams import FieldType
+from tests.cluster.aggregate_rows import AGGREGATE_ROWS, AggregateRow
 from tests.cluster.oracle.definition import Streams
 from tests.cluster.published_tuples import with_publishers
 
@@ -487,13 +488,13 @@ def _sequence_calls(draw: Any, schema: Schema, names: _Names) -> SequenceCall:
 
 
 RANKED = ("arg_min", "arg_max")
+_NO_ROW = AggregateRow("", "", ())
 
 
 @st.composite
 def _calls(draw: Any, schema: Schema, names: _Names) -> AggregateCall:
-    function = draw(st.sampled_from(("*", "count", "sum", "sum", "avg", "min", "max", "median", "variance", "stddev",
-                                     "var_pop", "stddev_pop", "quantile", "percentile_disc", "mode",
-                                     "string_agg", *RANKED)))  # fmt: skip
+    function = draw(st.sampled_from(("*", "count", "sum", "sum", "min", "max", *AGGREGATE_ROWS, "quantile",
+                                     "percentile_disc", "mode", "string_agg", *RANKED)))  # fmt: skip
     if function == "*":
         return AggregateCall(names.fresh(), "count", None, INTEGER)
     order = STAMP.name if STAMP in schema and draw(st.booleans()) else None
@@ -507,7 +508,8 @@ def _calls(draw: Any, schema: Schema, names: _Names) -> AggregateCall:
     kind = draw(st.sampled_from((INTEGER, INTEGER, REAL, TEXT) if any_type else (INTEGER, INTEGER, REAL)))
     argument = _scalar(draw(values(schema, kind, 1)), kind)
     result = INTEGER if function == "count" else kind if any_type or function == "sum" else REAL
-    distinct = function in ("count", "sum", "avg", "min", "max") and draw(st.integers(0, 3)) == 0
+    takes_distinct = function in ("count", "sum", "min", "max") or AGGREGATE_ROWS.get(function, _NO_ROW).distinct
+    distinct = takes_distinct and draw(st.integers(0, 3)) == 0
     share = 0.25 if function in ("quantile", "percentile_disc") else None
     if function in RANKED:
         by = _scalar(draw(values(schema, kind, 1)), kind)

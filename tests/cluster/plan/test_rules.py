@@ -33,7 +33,7 @@ from cluster.operators import (
     Zip,
     ZipKind,
 )
-from cluster.operators.aggregate import IGNORE_COPIES
+from cluster.operators.aggregate_functions import AGGREGATE_FUNCTIONS
 from cluster.operators.columns import AggregateCall, Column, Ordering
 from cluster.operators.extent import Coalescing
 from cluster.operators.sequence import SequenceCall
@@ -455,7 +455,7 @@ def test_no_rule_applies_without_its_precondition(rule, plan):
     assert rule(plan) is None
 
 
-@pytest.mark.parametrize("function", sorted(IGNORE_COPIES))
+@pytest.mark.parametrize("function", sorted(name for name, row in AGGREGATE_FUNCTIONS.items() if row.ignores_copies))
 def test_no_distinct_is_needed_below_what_ignores_copies(function):
     above = grouped(Distinct(A), "x", call(function, "y"))
     assert d.drop_distinct_below_extremes(above) == grouped(A, "x", call(function, "y"))
