@@ -29,10 +29,10 @@ from cluster.costs.prices import SHIPPED
 from cluster.fjord.batch import START
 from cluster.fjord.counters import Totals
 from cluster.fjord.stored_rows import RowsInMemory
-from cluster.language.algebra import Node
 from cluster.language.catalog import BaseStream, Catalog
 from cluster.language.translation import translate
 from cluster.local.engine import Arrival, LocalEngine
+from cluster.operators import Node
 from cluster.physical.lowering import lower
 from cluster.physical.operations import SharedExtents
 from cluster.plan.alternatives import alternatives

@@ -12,11 +12,11 @@ import polars as pl
 
 from cluster.fjord.relation_tables import RelationTables
 from cluster.fjord.stored_rows import RowsInFile
-from cluster.language.algebra import Node
 from cluster.language.catalog import Catalog, StaticRelation
-from cluster.language.columns import Column
 from cluster.language.translation import translate
 from cluster.local.engine import Arrival, LocalEngine
+from cluster.operators import Node
+from cluster.operators.columns import Column
 from cluster.plan.epoch import Plan, PlannedQuery
 from cluster.plan.rewrite import rewrite
 from cluster.storage.relation_versions import RelationVersions

@@ -35,17 +35,17 @@ from reports import write_report
 from cluster.fjord.batch import START
 from cluster.fjord.saved_state import unpack_state
 from cluster.fjord.stored_rows import RowsInMemory
-from cluster.language.algebra import Distinct, Join, Node, Project, Source, TimeWindow, schema_of
-from cluster.language.columns import Column, Output
-from cluster.language.plans import column_scalar
 from cluster.local.engine import Arrival, LocalEngine
+from cluster.operators import Distinct, Join, Node, Project, Source, TimeWindow
+from cluster.operators.columns import Column, Output
+from cluster.operators.scalar_expressions import column_scalar
 from cluster.physical.lowering import lower
 from cluster.physical.migration import Migration
 from cluster.physical.nodes import Fragment
 from cluster.physical.operations import Exchange, Scan
 from cluster.physical.operations import Join as JoinOperation
 from cluster.plan.epoch import Plan, PlannedQuery
-from cluster.plan.expressions import read_scalar
+from cluster.plan.scalar_texts import read_scalar
 from protocols.wire.batches import DEFAULT_RATE_COLUMN
 from protocols.wire.streams import FieldType
 from tests.cluster.papers.parallel_track import (
@@ -134,7 +134,7 @@ def plans() -> tuple[Node, Node]:
     a, b, c, d = (TimeWindow(Source(name, (Column(f"{name}v", FieldType.INTEGER),)), WINDOW_US) for name in MOST)
     old = joined(joined(joined(a, b, "av = bv"), c, "bv = cv"), d, "cv = dv")
     new = joined(a, joined(b, joined(c, d, "cv = dv"), "bv = cv"), "av = bv")
-    return old, Project(new, tuple(Output(each.name, column_scalar(each)) for each in schema_of(old)))
+    return old, Project(new, tuple(Output(each.name, column_scalar(each)) for each in old.schema))
 
 
 def joined(left: Node, right: Node, on: str) -> Node:
@@ -274,7 +274,7 @@ def duplicates() -> dict[str, int]:
 def own_duplicates(rows: Mapping[str, list[tuple[int, int]]], window: int) -> int:
     """Return how many tuples ours answers twice."""
     a, b = (TimeWindow(Source(name, (Column(f"{name}v", FieldType.INTEGER),)), window) for name in rows)
-    first = (Output("av", column_scalar(schema_of(a)[0])),)
+    first = (Output("av", column_scalar(a.schema[0])),)
     above = Distinct(Project(joined(a, b, "av = bv"), first))
     below = Project(joined(Distinct(a), Distinct(b), "av = bv"), first)
     old = PlannedQuery("q", 1, above)

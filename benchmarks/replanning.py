@@ -40,10 +40,10 @@ from cluster.fjord.measured_pair_shares import measured_pair_shares
 from cluster.fjord.measured_selectivities import measured_selectivities
 from cluster.fjord.operator_statistics import OperatorStatistics
 from cluster.fjord.stored_rows import RowsInMemory
-from cluster.language.algebra import Node
 from cluster.language.catalog import Catalog
 from cluster.language.translation import translate
 from cluster.local.engine import Arrival, LocalEngine
+from cluster.operators import Node
 from cluster.physical.lowering import lower
 from cluster.physical.migration import Migration
 from cluster.plan.alternatives import Alternative, alternatives

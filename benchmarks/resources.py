@@ -37,12 +37,12 @@ from cluster.costs.prices import SHIPPED
 from cluster.fjord.batch import START
 from cluster.fjord.state_size import state_bytes
 from cluster.fjord.stored_rows import RowsInMemory
-from cluster.language.algebra import Node
 from cluster.language.catalog import Catalog
-from cluster.language.size_ranges import Sizes, ranges_of
 from cluster.language.translation import translate
 from cluster.local.calibration import calibrated
 from cluster.local.engine import Arrival, LocalEngine
+from cluster.operators import Node
+from cluster.operators.size_ranges import Sizes, ranges_of
 from cluster.physical.lowering import lower
 from cluster.physical.migration import Migration
 from cluster.plan.epoch import Plan, PlannedQuery

@@ -20,7 +20,7 @@ from cluster.costs.adaptation import RESERVE, Cost
 from cluster.costs.prices import SHIPPED
 from cluster.fjord.state_size import state_bytes
 from cluster.language.catalog import Catalog
-from cluster.language.size_ranges import ranges_of
+from cluster.operators.size_ranges import ranges_of
 from cluster.physical.lowering import lower
 from cluster.plan.epoch import Plan, PlannedQuery
 from cluster.service.catalog.planning import PlanningContext

@@ -13,7 +13,7 @@ from typing import TypeGuard, TypeVar
 
 import msgspec
 
-N = TypeVar("N", bound="SharedNode")
+N = TypeVar("N")
 T = TypeVar("T")
 
 
@@ -85,7 +85,7 @@ def _several(value: object) -> TypeGuard[tuple[SharedNode, ...]]:
 
 
 def remembered(function: Callable[[N], T]) -> Callable[[N], T]:
-    """Return a function of one node that finds its answer out once for each node, however often it is asked.
+    """Return a function or method of one node that finds its answer out once for each node, however often it is asked.
 
     The answer is kept with the node and goes with it, so this is for what depends on nothing but the node.
     """

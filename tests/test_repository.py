@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 PACKAGES = ("protocols", "firmware_sim", "proxy", "cluster")
 # Inside cluster/, data and control run one way: a folder imports only folders to its left.
-CLUSTER_LAYERS = ("expressions", "language", "plan", "physical", "fjord", "spark", "service")
+CLUSTER_LAYERS = ("expressions", "operators", "language", "plan", "physical", "fjord", "spark", "service")
 # Hosts of the same plan, beside each other.
 HOSTS = ("local", "spark")
 
@@ -71,8 +71,23 @@ def test_the_local_host_needs_no_spark():
     assert not {"pyspark", "pandas", "pyarrow", "deltalake", "fastapi"} & set(loaded)
 
 
+def test_what_runs_plans_needs_no_parser():
+    """Spark's workers are many."""
+    script = """
+import importlib, pkgutil, sys
+for name in ("operators", "physical", "costs", "fjord", "spark"):
+    package = importlib.import_module(f"cluster.{name}")
+    for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+        importlib.import_module(module.name)
+print(*sys.modules)
+"""
+    loaded = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.split()
+    assert {"polars", "pyspark", "cluster.fjord.instantiation"} <= set(loaded)
+    assert not {"sqlglot", "cluster.language.translation"} & set(loaded)
+
+
 def test_sources_of_relations_know_nothing_of_plans_and_hosts():
-    others = [layer for layer in CLUSTER_LAYERS if layer != "language"]
+    others = [layer for layer in CLUSTER_LAYERS if layer not in {"language", "operators"}]  # these have columns
     assert crossings("cluster/relations", [f"cluster.{each}" for each in (*others, "ingest", "demo")]) == []
     unaware = [folder for folder in (*CLUSTER_LAYERS[:-1], "storage", "ingest") if (ROOT / "cluster" / folder).exists()]
     assert [line for folder in unaware for line in crossings(f"cluster/{folder}", ["cluster.relations"])] == []

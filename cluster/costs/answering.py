@@ -11,8 +11,8 @@ from collections.abc import Iterable, Mapping
 from cluster.costs.estimates import Estimate
 from cluster.costs.prices import Prices
 from cluster.costs.work import BATCHES_PER_SECOND
-from cluster.language.algebra import Node
-from cluster.language.walks import from_below
+from cluster.operators import Node
+from cluster.operators.walks import from_below
 from cluster.plan.pipelines import is_pipeline, pipelines_of
 
 ANSWERS, EXCHANGE, QUEUE = "Answers", "Exchange", "Queue"

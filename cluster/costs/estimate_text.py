@@ -10,7 +10,7 @@ from cluster.costs.estimates import NOTHING_MEASURED, UNKNOWN, Estimate, Totals,
 from cluster.costs.partners import NO_PARTNERS, Partners
 from cluster.costs.prices import SHIPPED, Prices
 from cluster.expressions.nodes import Expression
-from cluster.language.algebra import Node
+from cluster.operators import Node
 from cluster.plan.explain import tree_of
 
 HEADINGS = ("rows/s", "valid for", "kept rows", "work/s")

@@ -35,7 +35,7 @@ from cluster.costs.prices import SHIPPED, Prices
 from cluster.costs.selectivity import KEYS_ASSUMED, keys_joined, share_of_pairs, share_passing
 from cluster.costs.work import BATCHES_PER_SECOND, SECOND_US, compared_per_second, work_us
 from cluster.expressions.nodes import Expression
-from cluster.language.algebra import (
+from cluster.operators import (
     Aggregate,
     AntiJoin,
     CountWindow,
@@ -61,13 +61,9 @@ from cluster.language.algebra import (
     UntilNext,
     WindowBounds,
     Zip,
-    inputs_of,
-    schema_of,
 )
-from cluster.language.algebra import (
-    Sequence as InOrder,
-)
-from cluster.language.walks import below_filters, from_below
+from cluster.operators import Sequence as InOrder
+from cluster.operators.walks import below_filters, from_below
 from cluster.planning_budget import spend
 
 
@@ -166,7 +162,7 @@ def estimates_of(
         spend()
         if node in found:
             continue
-        flows = [found[each].flow for each in inputs_of(node)]
+        flows = [found[each].flow for each in node.inputs]
         below = [each for each in flows if each is not None]
         if len(below) < len(flows):
             found[node] = UNKNOWN
@@ -210,7 +206,7 @@ def coalescing_us(node: Extent, samples: Characteristics, kept: float, prices: P
 
 def compared_by(node: Node, estimates: Mapping[Node, Estimate]) -> float:
     """Return how many pairs a node of a plan compares in a second; none where that is not known."""
-    flows = [estimates[each].flow for each in inputs_of(node)]
+    flows = [estimates[each].flow for each in node.inputs]
     below = [each for each in flows if each is not None]
     kept = estimates[node].kept
     return 0.0 if kept is None or len(below) < len(flows) else _compared(node, below, kept)
@@ -337,5 +333,5 @@ def _joined(
 
 
 def _condition(node: Join | SemiJoin | AntiJoin) -> tuple[Expression | None, frozenset[str], frozenset[str]]:
-    left, right = (frozenset(column.name for column in schema_of(side)) for side in (node.left, node.right))
+    left, right = (frozenset(column.name for column in side.schema) for side in (node.left, node.right))
     return None if node.predicate is None else node.predicate.expression, left, right

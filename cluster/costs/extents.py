@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 from cluster.costs.characteristics import Characteristics
 from cluster.costs.selectivity import KEYS_ASSUMED
 from cluster.costs.work import BATCHES_PER_SECOND, SECOND_US
-from cluster.language.algebra import Extent, Filter, Project, Source, TimeWindow
-from cluster.language.plans import plain_column
+from cluster.operators import Extent, Filter, Project, Source, TimeWindow
+from cluster.operators.scalar_expressions import plain_column
 
 FEWEST_KEYS = KEYS_ASSUMED // 10
 """Keys that are assumed where they have not been measured, since more would make lazy extents look cheaper."""

@@ -15,9 +15,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from cluster.costs.selectivity import selectivity
-from cluster.language.algebra import Filter, Node, Project, Source, TableLookup
-from cluster.language.walks import nodes_of
-from cluster.plan.expressions import columns_of, conjuncts_of, joins_by_equality, names_of
+from cluster.operators import Filter, Node, Project, Source, TableLookup
+from cluster.operators.scalar_expressions import columns_of, conjuncts_of
+from cluster.operators.walks import nodes_of
+from cluster.plan.expressions import joins_by_equality
 from cluster.plan.lookup_order import distinct_values, partners_of
 from cluster.plan.relations_read import RelationSize
 
@@ -102,7 +103,7 @@ def _rows(lookup: TableLookup, found: float, pairs: float) -> float:
 
 def _key_of(lookup: TableLookup, sizes: Sizes) -> _Key | None:
     """Return the key with most values; None if it is not known, or nothing has to be equal."""
-    own = names_of(lookup.table)
+    own = lookup.table.names
     found = []
     for part in conjuncts_of(lookup.predicate):
         if joins_by_equality(part, columns_of(part) - own, own) and len(columns_of(part) & own) == 1:
@@ -114,7 +115,7 @@ def _key_of(lookup: TableLookup, sizes: Sizes) -> _Key | None:
 
 def _share_kept(lookup: TableLookup) -> float:
     """Return the share of rows of equal keys that meet all other conditions, as assumed from their form."""
-    table, own = lookup.table, names_of(lookup.table)
+    table, own = lookup.table, lookup.table.names
     others = (
         part for part in conjuncts_of(lookup.predicate) if not joins_by_equality(part, columns_of(part) - own, own)
     )

@@ -14,8 +14,8 @@ import msgspec
 
 from cluster.costs.selectivity import keys_joined
 from cluster.errors import PlanError
-from cluster.language.algebra import Aggregate, Extent, Join, Lookup, Node, TimeWindow, schema_of
-from cluster.language.walks import below_filters
+from cluster.operators import Aggregate, Extent, Join, Lookup, Node, TimeWindow
+from cluster.operators.walks import below_filters
 
 Microseconds = Annotated[float, msgspec.Meta(ge=0, le=1e9)]
 
@@ -101,7 +101,7 @@ def form_of(node: Node) -> str:
                 return STEPPED_AGGREGATE
             return "Aggregate" if node.keys else TOTAL_AGGREGATE
         case Join():
-            left, right = (frozenset(column.name for column in schema_of(side)) for side in (node.left, node.right))
+            left, right = (frozenset(column.name for column in side.schema) for side in (node.left, node.right))
             condition = None if node.predicate is None else node.predicate.expression
             return "Join" if keys_joined(condition, left, right) > 1 else JOIN_OF_ALL
         case Extent(coalescing=how) if how.kept == "lazy":

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar
 
+import msgspec
 from sqlglot import exp
 
+from cluster.expressions.user_functions import UserFunction
 from cluster.scalars import SCALAR_FUNCTIONS
 from cluster.scalars.scalar_function import ScalarFunction
 
@@ -152,3 +154,20 @@ FUNCTIONS: dict[type[exp.Expr], ScalarFunction] = {
     CLASSES[name]: function for name, function in SCALAR_FUNCTIONS.items()
 }
 """Each function that can be called, by its class."""
+
+
+class UserFunctionCall(exp.Expression, exp.Func):
+    """A call of a function of a user in a syntax tree; ``this`` is the function, as JSON."""
+
+    arg_types = {"this": True, "expressions": True}  # noqa: RUF012 - sqlglot's
+    is_var_len_args = True
+
+
+def call_tree(function: UserFunction, arguments: list[exp.Expr]) -> UserFunctionCall:
+    """Return the syntax tree of a call."""
+    return UserFunctionCall(this=msgspec.json.encode(function).decode(), expressions=arguments)
+
+
+def called_in(tree: UserFunctionCall) -> UserFunction:
+    """Return the function that a syntax tree calls."""
+    return msgspec.json.decode(tree.this, type=UserFunction)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from sqlglot import exp
 
 from cluster.errors import PlanError
-from cluster.expressions.called_functions import FUNCTIONS, TimeCall, TimeLiteral
+from cluster.expressions.called_functions import FUNCTIONS, TimeCall, TimeLiteral, UserFunctionCall, called_in
 from cluster.expressions.nodes import (
     FALSE,
     NULL,
@@ -31,7 +31,6 @@ from cluster.expressions.nodes import (
     UserCall,
     chain,
 )
-from cluster.expressions.user_functions import UserFunctionCall, called_in
 from protocols.wire.streams import FieldType
 
 DATA_TYPES: dict[FieldType, exp.DType] = {

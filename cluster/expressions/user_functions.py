@@ -5,7 +5,6 @@ from __future__ import annotations
 from enum import StrEnum
 
 import msgspec
-from sqlglot import exp
 
 from protocols.wire.streams import FieldType
 
@@ -69,20 +68,3 @@ class UserFunction(msgspec.Struct, frozen=True):
         names = self.names or ("",) * len(self.parameters)
         words = (f"{name} {kind.value.upper()}".strip() for name, kind in zip(names, self.parameters, strict=True))
         return f"{self.name}({', '.join(words)})"
-
-
-class UserFunctionCall(exp.Expression, exp.Func):
-    """A call of a function of a user in a syntax tree; ``this`` is the function, as JSON."""
-
-    arg_types = {"this": True, "expressions": True}  # noqa: RUF012 - sqlglot's
-    is_var_len_args = True
-
-
-def call_tree(function: UserFunction, arguments: list[exp.Expr]) -> UserFunctionCall:
-    """Return the syntax tree of a call."""
-    return UserFunctionCall(this=msgspec.json.encode(function).decode(), expressions=arguments)
-
-
-def called_in(tree: UserFunctionCall) -> UserFunction:
-    """Return the function that a syntax tree calls."""
-    return msgspec.json.decode(tree.this, type=UserFunction)

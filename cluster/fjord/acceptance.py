@@ -22,9 +22,9 @@ from cluster.fjord.instantiation import subscribed_operator
 from cluster.fjord.made_rows import NO_RATES, RowFlow, RowFlows, approximate, exact, known_at_rates, rates_text
 from cluster.fjord.node_operators import operator_of_node
 from cluster.fjord.scalars import compile_scalar
-from cluster.language.algebra import Node
-from cluster.language.columns import AggregateCall
 from cluster.language.quantities import written
+from cluster.operators import Node
+from cluster.operators.columns import AggregateCall
 from cluster.physical.lowering import lower_alone
 from cluster.physical.nodes import Fragment, OperatorNode, PaneWindow, PhysicalPlan, Subscriber
 from cluster.physical.operations import Exchange, GroupedFilter, Lookup, MergeAggregate, PaneAggregate, Sink

@@ -40,7 +40,7 @@ from cluster.fjord.partial_columns import (
 )
 from cluster.fjord.scalars import POLARS_TYPES
 from cluster.fjord.scaled_reals import SCALE, mean_of, mean_of_integers, mean_of_reals, sum_of, wrapped_sums
-from cluster.language.columns import AggregateCall
+from cluster.operators.columns import AggregateCall
 from cluster.scalars.real_values import settled
 from protocols.wire.batches import EXPECTED_COLUMN, MISSING_COLUMN, SAMPLES_COLUMN
 from protocols.wire.programs import Measure
@@ -63,7 +63,8 @@ def split_aggregate(call: AggregateCall) -> SplitAggregate:
     PlanError
         If the aggregate does not exist.
     """
-    rule = _DISTINCT_RULES.get(call.function) if call.distinct else _RULES.get(call.function)
+    known = _AGGREGATES.get(call.function)
+    rule = None if known is None else known.distinct if call.distinct else known.halves
     if rule is None:
         what = "does not take DISTINCT" if call.distinct else "cannot be evaluated"
         raise PlanError(f"{call.function.upper()} {what}", hint="aggregate a subquery, FROM (SELECT DISTINCT ...) AS x")
@@ -231,7 +232,8 @@ def _deviation(call: AggregateCall, *, of_all: bool = False) -> Halves:
 
 def keeps_values(call: AggregateCall) -> bool:
     """Return whether the partial of a call grows with its values: it is a list of them."""
-    return call.function in _DISTINCT_OF_ALL if call.distinct else call.function in _OF_ALL
+    known = _AGGREGATES[call.function]
+    return known.lists_distinct if call.distinct else known.lists_all
 
 
 def _by_stamp(call: AggregateCall, *, first: bool) -> Halves:
@@ -295,34 +297,34 @@ def _completeness(_: AggregateCall) -> Halves:
     return (sampled, expected, missing), pl.when(pl.col(expected.name) > 0).then(seen / pl.col(expected.name))
 
 
-_RULES: dict[str, _Rule] = {
-    "count": _count,
-    "sum": _sum,
-    "avg": _average,
-    "min": _least,
-    "max": _greatest,
-    "variance": _variance,
-    "stddev": _deviation,
-    "var_pop": lambda call: _variance(call, of_all=True),
-    "stddev_pop": lambda call: _deviation(call, of_all=True),
-    "median": median,
-    "quantile": quantile,
-    "percentile_disc": percentile,
-    "mode": mode,
-    "string_agg": string_agg,
-    "first": lambda call: _by_stamp(call, first=True),
-    "last": lambda call: _by_stamp(call, first=False),
-    "arg_min": lambda call: _ranked(call, first=True),
-    "arg_max": lambda call: _ranked(call, first=False),
-    "completeness": _completeness,
+@dataclass(frozen=True, slots=True)
+class _Computed:
+    """How an aggregate is computed: of all values, and of each once; and whether partial values are lists of these."""
+
+    halves: _Rule
+    distinct: _Rule | None = None
+    lists_all: bool = False
+    lists_distinct: bool = False
+
+
+_AGGREGATES: dict[str, _Computed] = {
+    "count": _Computed(_count, count_distinct, lists_distinct=True),
+    "sum": _Computed(_sum, distinct_sum, lists_distinct=True),
+    "avg": _Computed(_average, distinct_average, lists_distinct=True),
+    "min": _Computed(_least, _least),
+    "max": _Computed(_greatest, _greatest),
+    "variance": _Computed(_variance),
+    "stddev": _Computed(_deviation),
+    "var_pop": _Computed(lambda call: _variance(call, of_all=True)),
+    "stddev_pop": _Computed(lambda call: _deviation(call, of_all=True)),
+    "median": _Computed(median, lists_all=True),
+    "quantile": _Computed(quantile, lists_all=True),
+    "percentile_disc": _Computed(percentile, lists_all=True),
+    "mode": _Computed(mode, lists_all=True),
+    "string_agg": _Computed(string_agg, string_agg, lists_all=True, lists_distinct=True),
+    "first": _Computed(lambda call: _by_stamp(call, first=True)),
+    "last": _Computed(lambda call: _by_stamp(call, first=False)),
+    "arg_min": _Computed(lambda call: _ranked(call, first=True)),
+    "arg_max": _Computed(lambda call: _ranked(call, first=False)),
+    "completeness": _Computed(_completeness),
 }
-_DISTINCT_RULES: dict[str, _Rule] = {
-    "count": count_distinct,
-    "sum": distinct_sum,
-    "avg": distinct_average,
-    "min": _least,
-    "max": _greatest,
-    "string_agg": string_agg,
-}
-_OF_ALL = frozenset({"median", "quantile", "percentile_disc", "mode", "string_agg"})
-_DISTINCT_OF_ALL = frozenset({"count", "sum", "avg", "string_agg"})

@@ -20,7 +20,7 @@ from cluster.fjord.scaled_reals import (
     scaled,
     sum_of,
 )
-from cluster.language.columns import AggregateCall
+from cluster.operators.columns import AggregateCall
 from cluster.scalars.texts import LONGEST_TEXT
 from protocols.wire.streams import FieldType
 

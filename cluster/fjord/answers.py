@@ -15,8 +15,8 @@ from cluster.fjord.batch import ALWAYS, END, NEVER, START, Batch
 from cluster.fjord.instantiation import operator_of
 from cluster.fjord.kinds import CUT, ERROR, ROW, SINCE, UNTIL
 from cluster.fjord.lacking_answers import Lacking, Span, lacking, with_more
-from cluster.language.columns import QUERY_GROUP, VISIBLE_FROM
-from cluster.physical.mark_columns import MARKS, SIZE, SLIDE, SUPERSEDED_UNTIL
+from cluster.operators.columns import QUERY_GROUP, VISIBLE_FROM
+from cluster.operators.mark_columns import MARKS, SIZE, SLIDE, SUPERSEDED_UNTIL
 from cluster.physical.nodes import Fragment, Subscriber
 from cluster.physical.rules.finishing import Finish
 from cluster.plan.called_functions import called_by, scalars_in

@@ -15,8 +15,8 @@ import polars as pl
 
 from cluster.fjord.lacking_answers import Lacking, Unnamed
 from cluster.fjord.operator import State
-from cluster.language.columns import QUERY_GROUP
-from cluster.physical.mark_columns import RIGHT
+from cluster.operators.columns import QUERY_GROUP
+from cluster.operators.mark_columns import RIGHT
 
 HEADING = ""
 """The name of the heading; operators' values have names with letters."""

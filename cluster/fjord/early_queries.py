@@ -23,7 +23,6 @@ from cluster.fjord.kinds import CLOSES, OPEN
 from cluster.fjord.look_ahead import LookAhead
 from cluster.fjord.operator import State
 from cluster.fjord.operators.lookup import Tables
-from cluster.physical.emission import late_nodes
 from cluster.physical.nodes import Fragment
 from cluster.physical.operations import Held
 
@@ -38,7 +37,7 @@ def early_part(fragment: Fragment) -> Fragment | None:
     Where every row flows once its beginning is certain, there is nothing to be given out before.
     """
     early = tuple(each for each in fragment.subscribers if each.early)
-    return replace(fragment, subscribers=early) if early and late_nodes(fragment) else None
+    return replace(fragment, subscribers=early) if early and fragment.late_nodes else None
 
 
 class EarlyQueries:

@@ -50,9 +50,9 @@ from cluster.fjord.operators.until_next import UntilNext
 from cluster.fjord.operators.window_bounds import WindowBounds
 from cluster.fjord.operators.zipping import Zip
 from cluster.fjord.scalars import POLARS_TYPES
-from cluster.language.columns import AggregateCall, Schema
+from cluster.operators.columns import AggregateCall, Schema
+from cluster.operators.mark_columns import SUPERSEDED_UNTIL
 from cluster.physical import operations as kinds
-from cluster.physical.mark_columns import SUPERSEDED_UNTIL
 from cluster.physical.nodes import Fragment, OperatorNode
 from cluster.physical.operations import Operation
 from cluster.physical.rules.shared_extents import extents_of
@@ -153,7 +153,7 @@ def operator_of(operation: Operation, tables: Tables | None = None) -> Operator:
         case kinds.Changes():
             return Changes(empty_rows(operation.columns), insertions=operation.insertions)
         case _:
-            raise TypeError(f"{type(operation).__name__} is instantiated with its fragment")
+            raise TypeError(f"{operation.kind_name()} is instantiated with its fragment")
 
 
 def _stamp_join(operation: kinds.StampJoin) -> Operator:

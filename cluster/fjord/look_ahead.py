@@ -21,7 +21,6 @@ from cluster.fjord.graph import RunningOperator
 from cluster.fjord.node_operators import operator_of_node
 from cluster.fjord.operator import State
 from cluster.fjord.operators.lookup import Tables
-from cluster.physical.emission import late_nodes
 from cluster.physical.nodes import Fragment, OperatorNode
 
 
@@ -49,7 +48,7 @@ class LookAhead:
     ) -> None:
         self._running = running
         self._crossing = crossing
-        self._late = late_nodes(fragment)
+        self._late = fragment.late_nodes
         self._top = fragment.sink.inputs[0]
         self._copies = {each.id: operator_of_node(each, fragment, tables) for each in self._late}
 

@@ -27,10 +27,10 @@ from typing import TypeVar
 from cluster.costs.partners import NO_SIZES, Sizes, most_partners
 from cluster.costs.selectivity import KEYS_ASSUMED
 from cluster.fjord.operators.join_condition import equal_columns
-from cluster.language.columns import QUERY_GROUP, VISIBLE_FROM, Schema
-from cluster.language.context import MOST_READINGS
-from cluster.language.kept_tuples import KeptTuples
 from cluster.language.quantities import written
+from cluster.operators.columns import QUERY_GROUP, VISIBLE_FROM, Schema
+from cluster.operators.kept_extent import KeptTuples
+from cluster.operators.source import MOST_READINGS
 from cluster.physical import operations as kinds
 from cluster.physical.nodes import Fragment, OperatorNode, PaneWindow
 from cluster.physical.operations import Operation

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from cluster.fjord.operator_statistics import NONE_YET, Rates
-from cluster.language.algebra import Node
-from cluster.language.walks import from_below
+from cluster.operators import Node
+from cluster.operators.walks import from_below
 from cluster.physical import operations as kinds
 from cluster.physical.nodes import Fragment, OperatorNode
 from cluster.physical.operations import Exchange, GroupedFilter, Operation, Reorder

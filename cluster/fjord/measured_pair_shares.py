@@ -8,8 +8,8 @@ from cluster.costs.characteristics import joined
 from cluster.costs.estimates import NOTHING_MEASURED, Estimate, estimates_of
 from cluster.expressions.nodes import Expression
 from cluster.fjord.operator_statistics import Rates
-from cluster.language.algebra import Join, Node
-from cluster.language.walks import from_below
+from cluster.operators import Join, Node
+from cluster.operators.walks import from_below
 
 SECOND_US = 1e6
 LEAST_ROWS_PER_SECOND = 0.05

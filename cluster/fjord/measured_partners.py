@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 from cluster.fjord.operator_statistics import Rates
 from cluster.fjord.upstream_dataflow import lookup_name
-from cluster.language.algebra import TableLookup
+from cluster.operators import TableLookup
 from cluster.physical.nodes import Fragment, Host, PhysicalPlan
 from cluster.physical.operations import Lookup, Scan
 

@@ -26,9 +26,9 @@ from cluster.fjord.operators.session_window import SessionWindow
 from cluster.fjord.operators.until_next import UntilNext
 from cluster.fjord.queues import Queue
 from cluster.fjord.scalars import POLARS_TYPES
-from cluster.language.columns import Column, Ordering, Schema
+from cluster.operators.columns import Column, Ordering, Schema
+from cluster.operators.mark_columns import ORIGIN
 from cluster.physical import operations as kinds
-from cluster.physical.mark_columns import ORIGIN
 from cluster.physical.nodes import Fragment, OperatorNode
 from cluster.physical.operations import Operation
 
@@ -111,7 +111,7 @@ def _with_origins(operation: Operation, fragment: Fragment, tables: Tables | Non
         case kinds.Distinct():
             return DistinctPieces(empty_rows(operation.columns))
         case _:
-            raise TypeError(f"{type(operation).__name__} passes on no origins")
+            raise TypeError(f"{operation.kind_name()} passes on no origins")
 
 
 def _types(columns: Schema) -> pl.Schema:

@@ -13,8 +13,8 @@ from cluster.fjord import slab_merges
 from cluster.fjord.batch import START
 from cluster.fjord.scalars import POLARS_TYPES, compile_scalar
 from cluster.fjord.slab_merges import SlabMerge
-from cluster.language.columns import AggregateCall, Scalar
-from cluster.language.plans import plain_column
+from cluster.operators.columns import AggregateCall, Scalar
+from cluster.operators.scalar_expressions import plain_column
 from protocols.wire.batches import SAMPLES_COLUMN, measure_column
 from protocols.wire.programs import Measure
 from protocols.wire.streams import FieldType

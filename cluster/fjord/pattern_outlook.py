@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from cluster.fjord.pattern_rows import Partition
-    from cluster.language.row_patterns import RowPattern
+    from cluster.operators.pattern_match import RowPattern
 
 
 class PatternOutlook:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from cluster.fjord.row_automaton import Search
-    from cluster.language.row_patterns import RowPattern
+    from cluster.operators.pattern_match import RowPattern
 
 _PARTITION = "fjord_partition"
 USED = "fjord_used"

@@ -10,15 +10,15 @@ from cluster.expressions.walks import columns_read
 from cluster.fjord.aggregates import partial_columns, split_aggregate
 from cluster.fjord.scalar_programs import program_of
 from cluster.fjord.scalars import POLARS_TYPES, compile_scalar
-from cluster.language.plans import plain_column
+from cluster.operators.scalar_expressions import plain_column
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from cluster.fjord.pattern_rows import Partition
     from cluster.fjord.row_automaton import Bounds
-    from cluster.language.columns import AggregateCall, Scalar
-    from cluster.language.row_patterns import Reach, RowPattern
+    from cluster.operators.columns import AggregateCall, Scalar
+    from cluster.operators.pattern_match import Reach, RowPattern
 
 _OF = "fjord_of"
 

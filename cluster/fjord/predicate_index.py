@@ -18,7 +18,7 @@ import polars as pl
 from cluster.expressions.walks import functions_called
 from cluster.fjord.ranges import laid_out
 from cluster.fjord.scalars import compile_scalar
-from cluster.language.columns import Scalar, Schema
+from cluster.operators.columns import Scalar, Schema
 from cluster.plan.predicate_intervals import Conditions, Interval, Intervals, Value, extract_ranges
 from protocols.errors import FjordError
 from protocols.wire.streams import FieldType

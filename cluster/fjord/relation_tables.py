@@ -20,9 +20,9 @@ from cluster.fjord.operators.lookup import LookupTable, Parts, UnreadableRelatio
 from cluster.fjord.scalars import POLARS_TYPES
 from cluster.fjord.sliced_table import SlicedTable, cut, slice_file
 from cluster.fjord.snapshot_evaluation import evaluate_snapshot, is_scan
-from cluster.language.algebra import Node, Relation, schema_of
-from cluster.language.columns import identity_of
-from cluster.plan.relations_read import MEMORY_BYTES, relations_of, slices_of
+from cluster.operators import Node, Relation
+from cluster.operators.columns import identity_of
+from cluster.plan.relations_read import MEMORY_BYTES, slices_of
 from cluster.scalars.real_values import settled_scan
 from cluster.storage.relation_versions import RelationVersion, RelationVersions
 from cluster.storage.table_folders import relation_folder
@@ -78,7 +78,7 @@ class RelationTables:
         UnreadableRelationError
             If one of its relations has no version at all.
         """
-        relations = relations_of(table)
+        relations = table.relations
         histories = {each.identity: self._history(each, streams) for each in relations}
         changes = {since for history in histories.values() for since, _ in history if first_us < since <= last_us}
         pieces: list[tuple[int, Parts | PlanError]] = []
@@ -131,7 +131,7 @@ class RelationTables:
             key,
             lambda rows: evaluate_snapshot(table, {relation: _known(relation, rows)}),
         )
-        kind = next(POLARS_TYPES[column.type]() for column in schema_of(table) if column.name == key)
+        kind = next(POLARS_TYPES[column.type]() for column in table.schema if column.name == key)
 
         def load(number: int) -> LookupTable:
             return self._from_memory(

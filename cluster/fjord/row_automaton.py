@@ -24,7 +24,7 @@ from typing import NamedTuple
 
 from cluster.expressions.walks import columns_read
 from cluster.fjord.pattern_reserve import Reserve, free_steps
-from cluster.language.row_patterns import PatternElement, Reach, RowPattern
+from cluster.operators.pattern_match import PatternElement, Reach, RowPattern
 
 MOST_RUNS = 1_000
 """Most runs of a search at once."""

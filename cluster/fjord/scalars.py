@@ -19,7 +19,7 @@ from cluster.expressions.conditions import conjuncts
 from cluster.expressions.nodes import Binary, Column, Expression, bare
 from cluster.fjord.scalar_programs import Program, program_of
 from cluster.fjord.scalar_rules import value_of
-from cluster.language.columns import Scalar
+from cluster.operators.columns import Scalar
 from cluster.scalars.operators import POLARS_TYPES
 
 __all__ = ["POLARS_TYPES", "compile_scalar"]

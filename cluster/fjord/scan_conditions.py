@@ -16,7 +16,7 @@ from operator import and_, or_
 import polars as pl
 
 from cluster.fjord.scalars import POLARS_TYPES
-from cluster.language.columns import Column, Scalar
+from cluster.operators.columns import Column, Scalar
 from cluster.physical.nodes import Fragment, OperatorNode
 from cluster.physical.operations import Columns, GroupedFilter, Sample, Scan
 from cluster.plan.predicate_intervals import Interval, Intervals, extract_ranges

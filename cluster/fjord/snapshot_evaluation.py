@@ -14,8 +14,8 @@ from cluster.fjord.operators.lookup import Lookup as LookupOperator
 from cluster.fjord.operators.lookup import LookupTable
 from cluster.fjord.operators.partial_aggregation import PartialAggregate
 from cluster.fjord.scalars import compile_scalar
-from cluster.language.algebra import Aggregate, Filter, Lookup, Node, Project, Relation, inputs_of, schema_of
-from cluster.language.walks import below_filters
+from cluster.operators import Aggregate, Filter, Lookup, Node, Project, Relation
+from cluster.operators.walks import below_filters
 from cluster.physical.rules.operations import operation_of
 
 Scans = Mapping[Relation, pl.LazyFrame]
@@ -49,13 +49,13 @@ def _made(node: Node, scans: Scans, done: dict[int, pl.DataFrame]) -> pl.DataFra
     scanned = _scanned(node, scans)
     if scanned is not None:
         return scanned.collect()
-    inputs = [_lasting(_evaluated(each, scans, done)) for each in inputs_of(node)]
+    inputs = [_lasting(_evaluated(each, scans, done)) for each in node.inputs]
     if isinstance(node, Lookup):
         table = LookupTable(_evaluated(node.table, scans, done))
         return _run(LookupOperator(node, frozenset(), _Unchanging(table)), inputs).drop(START, END)
     if isinstance(node, Aggregate):
         partial = _run(PartialAggregate(node.keys, node.calls), inputs)
-        merge = MergeAggregate(schema_of(node)[: len(node.keys)], node.calls)
+        merge = MergeAggregate(node.schema[: len(node.keys)], node.calls)
         return _run(merge, [Batch(partial, NEVER)]).drop(START, END)
     return _run(operator_of(operation_of(node)), inputs).drop(START, END)
 

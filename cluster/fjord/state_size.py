@@ -28,9 +28,9 @@ from cluster.fjord.made_rows import (
     rows_of_window,
 )
 from cluster.fjord.operators.kept_extent import BOOKKEEPING
-from cluster.language.columns import QUERY_GROUP, VISIBLE_FROM, AggregateCall, Column, Schema
+from cluster.operators.columns import QUERY_GROUP, VISIBLE_FROM, AggregateCall, Column, Schema
+from cluster.operators.mark_columns import RIGHT, SUPERSEDED_UNTIL
 from cluster.physical import operations as kinds
-from cluster.physical.mark_columns import RIGHT, SUPERSEDED_UNTIL
 from cluster.physical.nodes import Fragment, OperatorNode, PhysicalPlan
 from cluster.physical.successors import summed
 from cluster.plan.epoch import Handover

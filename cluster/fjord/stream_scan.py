@@ -10,7 +10,7 @@ import polars as pl
 from cluster.fjord.batch import ALWAYS, END, START, Batch
 from cluster.fjord.instantiation import empty_rows
 from cluster.fjord.stored_rows import StoredRows, read_together
-from cluster.language.columns import PASSING, Column, Schema
+from cluster.operators.columns import PASSING, Column, Schema
 from cluster.scalars.real_values import settled_rows
 from protocols.wire.batches import (
     COVERED_BY_COLUMN,

@@ -12,9 +12,8 @@ from collections.abc import Mapping
 from cluster.errors import PlanError
 from cluster.expressions.nodes import Among, Between, Binary, Call, Chain, Column, Expression, Like
 from cluster.expressions.walks import from_below
-from cluster.language import walks
-from cluster.language.algebra import Aggregate, Node, Project, inputs_of
-from cluster.language.columns import Scalar
+from cluster.operators import Aggregate, Node, Project, walks
+from cluster.operators.columns import Scalar
 from cluster.planning_budget import spend
 from cluster.scalars.operators import COMPARED
 from cluster.scalars.texts import LONGEST_TEXT
@@ -40,7 +39,7 @@ def check_text(root: Node) -> None:
     for node in walks.from_below(root):
         spend(1)
         below: dict[str, int] = {}
-        for each in inputs_of(node):
+        for each in node.inputs:
             below |= known[id(each)]
         known[id(node)] = _parts(node, below)
 

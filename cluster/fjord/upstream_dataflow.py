@@ -21,11 +21,10 @@ from cluster.fjord.operators.lookup import Tables
 from cluster.fjord.queues import PullQueue, PushQueue
 from cluster.fjord.scan_conditions import wanted_rows
 from cluster.fjord.stream_scan import StreamScan
-from cluster.language.algebra import TableLookup
-from cluster.language.stream_reading import History
+from cluster.operators import TableLookup
+from cluster.operators.source import History
 from cluster.physical.nodes import Fragment, OperatorNode
 from cluster.physical.operations import Exchange, Lookup, Sample, Scan, ScanAggregates, Sink
-from cluster.plan.relations_read import relations_of
 from protocols.wire.programs import Measure
 
 Scans = Callable[[str, History | None], StreamScan]
@@ -273,7 +272,7 @@ class _Building:
 
 def lookup_name(lookup: TableLookup, number: int, stream: str) -> str:
     """Return the name of a lookup, given how many there are up to it, and the stream whose tuples it takes."""
-    names = ", ".join(dict.fromkeys(each.name for each in relations_of(lookup.table)))
+    names = ", ".join(dict.fromkeys(each.name for each in lookup.table.relations))
     return f"lookup {number} of {stream} in {names}"
 
 

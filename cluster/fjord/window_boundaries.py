@@ -19,7 +19,7 @@ from zoneinfo import ZoneInfo
 import numpy as np
 import numpy.typing as npt
 
-from cluster.language.window_shapes import DAY_US, Grid, Span
+from cluster.operators.window_shapes import DAY_US, Grid, Span
 
 Instants: TypeAlias = npt.NDArray[np.int64]
 

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from cluster.language.algebra import Node, Source
-from cluster.language.columns import PASSING, Column
 from cluster.language.errors import suggest
 from cluster.language.quantities import duration_us, period_us, read_quantity, read_real, written
-from cluster.language.stream_reading import Detector, Tolerance
 from cluster.language.syntax import LifetimeClause, place_of
-from cluster.language.walks import rebuilt
+from cluster.operators import Node, Source
+from cluster.operators.columns import PASSING, Column
+from cluster.operators.source import Detector, Tolerance
+from cluster.operators.walks import rebuilt
 from protocols.wire.frames import LONGEST_PERIOD_US
 from protocols.wire.streams import FieldType
 

@@ -8,7 +8,6 @@ from typing import Literal
 
 from sqlglot import exp
 
-from cluster.language.algebra import Node, TimeWindow
 from cluster.language.context import Context
 from cluster.language.quantities import (
     CALENDAR_UNITS,
@@ -20,8 +19,9 @@ from cluster.language.quantities import (
     written,
 )
 from cluster.language.syntax import Bounds, Quantity, StreamWindow
-from cluster.language.window_shapes import DAY_US, Grid, Span
 from cluster.language.words import ZONE_SHAPE
+from cluster.operators import Node, TimeWindow
+from cluster.operators.window_shapes import DAY_US, Grid, Span
 from protocols.text.closeness import did_you_mean
 
 MOST_MONTHS = 12_000

@@ -7,8 +7,8 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from cluster.errors import ClusterError
-from cluster.language.algebra import Node, schema_of
-from cluster.language.columns import Column, Schema
+from cluster.operators import Node
+from cluster.operators.columns import Column, Schema
 from protocols.wire.names import folded
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ class DerivedStream:
     @property
     def columns(self) -> Schema:
         """The columns of its result."""
-        return schema_of(self.node)
+        return self.node.schema
 
 
 @dataclass(frozen=True, slots=True)

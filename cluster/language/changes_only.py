@@ -14,11 +14,11 @@ import msgspec
 from cluster.expressions import nodes
 from cluster.expressions.walks import columns_read, from_below
 from cluster.language.acquisition import with_sources
-from cluster.language.algebra import Filter, KeptExtent, Node, Project, Source, TimeWindow, schema_of
-from cluster.language.columns import STAMP
 from cluster.language.quantities import duration_us, read_quantity
-from cluster.language.stream_reading import Unchanged
-from cluster.language.walks import nodes_of
+from cluster.operators import Filter, KeptExtent, Node, Project, Source, TimeWindow
+from cluster.operators.columns import STAMP
+from cluster.operators.source import Unchanged
+from cluster.operators.walks import nodes_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -58,7 +58,7 @@ def noted(result: Node, node: Node, item: StreamItem, context: Context) -> Node:
     kinds = _kinds_of(node)
     if kinds is None:
         return result
-    names = {column.name.casefold(): column.name for column in schema_of(node)}
+    names = {column.name.casefold(): column.name for column in node.schema}
     keys = {names[each.name.casefold()] for each in (coalesce or valid).args.get("keys") or ()}  # type: ignore[union-attr]
     if coalesce is None:
         read: Iterable[str] = [name for name in names.values() if name != STAMP.name and name not in keys]

@@ -16,21 +16,23 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from cluster.expressions.walks import columns_read
-from cluster.language.algebra import Extent, Node, Relation, schema_of
-from cluster.language.columns import STAMP, Column
 from cluster.language.errors import suggest
 from cluster.language.expressions import Checker
-from cluster.language.extents import Coalescing, Link
-from cluster.language.instants import is_instantaneous
 from cluster.language.kept_extents import Tuples, kept_rows
-from cluster.language.plans import passed_on, project, scalar_of
-from cluster.language.scope import Names, Scope, ScopeColumn, ScopeItem
+from cluster.language.scope import Scope, ScopeColumn, ScopeItem
 from cluster.language.session_bounds import with_stamps
 from cluster.language.stamps import SELECTED
 from cluster.language.syntax import Slot, holds_query, slot_for, span_of
+from cluster.language.typing_rules import scalar_of
 from cluster.language.validities import all_of, tolerance_of, within
 from cluster.language.validity_syntax import COALESCE_SHAPE, CoalesceClause, KeepClause, Previous
 from cluster.language.window_clauses import key_of, keys_of, windowed
+from cluster.operators import Extent, Node, Relation
+from cluster.operators.columns import STAMP, Column
+from cluster.operators.extent import Coalescing, Link
+from cluster.operators.projections import project
+from cluster.operators.scalar_expressions import passed_on
+from cluster.operators.unique_names import Names
 from cluster.scalars.scalar_function import Family
 from protocols.wire.streams import FieldType
 
@@ -71,10 +73,10 @@ def coalesced(
             raise context.error(each, reason, f"write COALESCE(... BY {name})")
     attributes = _attributes(clause, node, keys, context)
     node = with_stamps(node)
-    if STAMP not in schema_of(node):
+    if STAMP not in node.schema:
         reason = "COALESCE goes by the stamps of tuples, and the rows of this subquery have none"
         raise context.error(clause, reason, SELECTED)
-    columns = {column.name: column for column in schema_of(node)}
+    columns = {column.name: column for column in node.schema}
     names = Names(columns)
     kept = dict.fromkeys((*keys, *attributes))
     link, linked = _link(clause, attributes, columns, names, context)
@@ -92,7 +94,7 @@ def _check_item(node: Node, item: StreamItem, clause: CoalesceClause, context: C
     if item.args.get("valid"):
         reason = "rows of COALESCE have intervals of their own, up to where another value begins"
         raise context.error(item.args["valid"], reason, "leave VALID UNTIL NEXT out")
-    if isinstance(node, Relation) or not is_instantaneous(node):
+    if isinstance(node, Relation) or not node.is_instantaneous:
         reason = "COALESCE goes by the stamps of tuples, but what is here lasts longer than an instant"
         raise context.error(clause, reason, "put it behind the stream itself")
     window = item.args.get("window")
@@ -109,7 +111,7 @@ def _attributes(
 ) -> dict[str, exp.Literal | None]:
     """Return the columns that are coalesced, with their tolerances."""
     found: dict[str, exp.Literal | None] = {}
-    types = {column.name: column.type for column in schema_of(node)}
+    types = {column.name: column.type for column in node.schema}
     for each in clause.expressions:
         name = key_of(each.this, node, context, "COALESCE")
         if name in found:

@@ -12,14 +12,16 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from cluster.expressions.reading import expression_of
-from cluster.language.algebra import AntiJoin, Filter, Node, SemiJoin, Union, schema_of
 from cluster.language.calls import unsupported
-from cluster.language.columns import Scalar
 from cluster.language.expressions import COMPARISONS, Checker, grouped
 from cluster.language.nesting import balanced
-from cluster.language.plans import conjunction, passed_on, project
 from cluster.language.scalar_subqueries import AGGREGATE_IT, SEVERAL_ROWS, test_of_rows_in, with_values
 from cluster.language.syntax import QUERIES, conjuncts, holds_query
+from cluster.language.typing_rules import conjunction
+from cluster.operators import AntiJoin, Filter, Node, SemiJoin, Union
+from cluster.operators.columns import Scalar
+from cluster.operators.projections import project
+from cluster.operators.scalar_expressions import passed_on
 from cluster.planning_budget import spend
 from cluster.scalars.scalar_function import Family
 from protocols.wire.streams import FieldType
@@ -196,7 +198,7 @@ class Conditions:
             raise unsupported(self.context, test_of_rows_in(condition) or bare or condition)
         inner = Conditions(valued.scope, self.context, self.subqueries)
         kept = inner.select(valued.node, plain) if wanted else inner.reject(valued.node, plain)
-        return project(kept, passed_on(schema_of(node)))
+        return project(kept, passed_on(node.schema))
 
     def _compared(self, node: Node, comparison: exp.Expr, *, wanted: bool) -> Node:
         left, right, operator = comparison.this, comparison.expression, type(comparison)

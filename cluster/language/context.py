@@ -8,14 +8,12 @@ from typing import TYPE_CHECKING, Any
 from cluster.language.comments import without_comments
 from cluster.language.errors import FjordSqlError, shortened
 from cluster.language.syntax import span_of
+from cluster.operators.source import MOST_READINGS
 
 if TYPE_CHECKING:
     from sqlglot import exp
 
     from cluster.language.catalog import Catalog
-
-MOST_READINGS = 1_000
-"""Most streams and relations that a query may read, each counted as often as it is read."""
 
 
 @dataclass(slots=True)

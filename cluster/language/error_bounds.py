@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from cluster.expressions.walks import columns_read
-from cluster.language.algebra import (
+from cluster.language.functions import AGGREGATES, RANKED
+from cluster.language.typing_rules import scalar_of
+from cluster.operators import (
     AntiJoin,
     CountWindow,
     Filter,
@@ -27,13 +29,10 @@ from cluster.language.algebra import (
     TimeWindow,
     Union,
     UntilNext,
-    schema_of,
 )
-from cluster.language.columns import Scalar
-from cluster.language.functions import AGGREGATES, RANKED
-from cluster.language.plans import plain_column, scalar_of
-from cluster.language.syntax import PercentileCont, PercentileDisc
-from cluster.language.walks import nodes_of
+from cluster.operators.columns import Scalar
+from cluster.operators.scalar_expressions import plain_column
+from cluster.operators.walks import nodes_of
 from cluster.shared_nodes import remembered
 
 if TYPE_CHECKING:
@@ -42,10 +41,7 @@ if TYPE_CHECKING:
     from cluster.language.expressions import Checker
     from cluster.language.syntax import ErrorBound
 
-AS_FAR_AS_ITS_VALUES = (
-    *(exp.Avg, exp.Min, exp.Max, exp.First, exp.Last, exp.Median),
-    *(exp.ApproxQuantile, exp.Quantile, PercentileCont, PercentileDisc, *RANKED),
-)
+AS_FAR_AS_ITS_VALUES = tuple(kind for kind, row in AGGREGATES.items() if row.errs_as_its_values)
 """Aggregates whose error is at most the largest error of a value."""
 _WINDOWS = (TimeWindow, CountWindow, PartitionedWindow, SessionWindow, UntilNext, Granularity)
 
@@ -186,11 +182,11 @@ def _tolerance_of(node: Node, column: str) -> float | None:
                 return _tolerance_of(node.input, name)
             return 0.0 if _exact(scalar, node.input) else None
         case Union():
-            place = [each.name for each in schema_of(node.left)].index(column)
-            bounds = _tolerance_of(node.left, column), _tolerance_of(node.right, schema_of(node.right)[place].name)
+            place = [each.name for each in node.left.schema].index(column)
+            bounds = _tolerance_of(node.left, column), _tolerance_of(node.right, node.right.schema[place].name)
             return None if None in bounds else max(each for each in bounds if each is not None)
         case Join() | SemiJoin() | AntiJoin():
-            left = column in {each.name for each in schema_of(node.left)}
+            left = column in {each.name for each in node.left.schema}
             return _tolerance_of(node.left if left else node.right, column)
         case _ if isinstance(node, (Filter, *_WINDOWS)):
             return _tolerance_of(node.input, column)

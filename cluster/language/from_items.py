@@ -9,22 +9,12 @@ from typing import Protocol
 from sqlglot import exp
 
 from cluster.language.acquisition import with_events, with_sample, with_sources, with_tolerance
-from cluster.language.algebra import (
-    Dstream,
-    Istream,
-    Node,
-    Relation,
-    Source,
-    schema_of,
-)
 from cluster.language.catalog import BaseStream, DerivedStream, StaticRelation
 from cluster.language.changes_only import noted
 from cluster.language.coalescing import coalesced
-from cluster.language.columns import STAMP
 from cluster.language.context import Context
 from cluster.language.errors import suggest
 from cluster.language.kept_extents import refuse_kept_alone
-from cluster.language.plans import never_null, passed_on, project, reads_relations_only
 from cluster.language.row_pattern_clauses import match_pattern
 from cluster.language.row_pattern_syntax import RowPatternClause
 from cluster.language.row_quality import quality_of
@@ -33,8 +23,12 @@ from cluster.language.stream_items import with_history
 from cluster.language.syntax import Changes, SampleClause, SinceClause, StreamItem, Within
 from cluster.language.validities import held
 from cluster.language.validity_syntax import KeepClause
-from cluster.language.walks import nodes_of
 from cluster.language.window_clauses import windowed
+from cluster.operators import Dstream, Istream, Node, Relation, Source
+from cluster.operators.columns import STAMP
+from cluster.operators.projections import project, reads_relations_only
+from cluster.operators.scalar_expressions import passed_on
+from cluster.operators.walks import nodes_of
 
 
 class QueryTranslator(Protocol):
@@ -220,10 +214,10 @@ def _lasting(
 
 def _named_columns(node: Node, hidden: set[str]) -> tuple[ScopeColumn, ...]:
     """Return the columns that a query can name of an item of FROM."""
-    certain = never_null(node)
+    certain = node.never_null
     return tuple(
         ScopeColumn(column.name, column.name, column.type, column.unit, nullable=column.name not in certain)
-        for column in schema_of(node)
+        for column in node.schema
         if column.name not in hidden
     )
 
@@ -251,7 +245,7 @@ def _changes(changes: Changes, alias: str | None, translator: QueryTranslator) -
     alias = alias or relation.scope.alias
     # What comes and goes is rows as they can be seen: intervals are none of their columns.
     seen = {column.internal for column in relation.scope.columns}
-    node = project(relation.node, passed_on(column for column in schema_of(relation.node) if column.name in seen))
+    node = project(relation.node, passed_on(column for column in relation.node.schema if column.name in seen))
     match kind:
         case "ISTREAM":
             return Istream(node), alias

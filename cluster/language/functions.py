@@ -5,8 +5,6 @@ Shared with the compiler of scalar expressions, which must give each of them one
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from sqlglot import exp
 
 from cluster.language.syntax import (
@@ -18,9 +16,8 @@ from cluster.language.syntax import (
     PercentileDisc,
     StringAgg,
 )
+from cluster.operators.aggregate_functions import AGGREGATE_FUNCTIONS, AggregateFunction
 from cluster.scalars import SCALAR_FUNCTIONS
-from cluster.scalars.scalar_function import Family, Result
-from protocols.wire.streams import FieldType
 
 TIME = ("STAMP", "EXTRACT", *TIME_FUNCTIONS)
 """Functions about time, which have rules of their own (cluster/language/time_functions.py)."""
@@ -28,77 +25,44 @@ TIME = ("STAMP", "EXTRACT", *TIME_FUNCTIONS)
 FUNCTION_NAMES: tuple[str, ...] = (*SCALAR_FUNCTIONS, "IF", "CAST", "TRY_CAST", *TIME)
 
 
-@dataclass(frozen=True, slots=True)
-class AggregateFunction:
-    """An aggregate.
-
-    Parameters
-    ----------
-    name
-        As in :class:`cluster.language.columns.AggregateCall`.
-    parameter
-        The family of its argument.
-    result
-        The type of its result.
-    keeps_unit
-        True if the result has the unit of the argument.
-    distinct
-        True if it can count each value once.
-    computed_as
-        The aggregate that gives the same result, if there is one: then only that is computed.
-    ignores_copies
-        True if it has the same value for a bag of tuples and for its set.
-    """
-
-    name: str
-    parameter: Family
-    result: FieldType | Result
-    keeps_unit: bool = True
-    distinct: bool = False
-    computed_as: str = ""
-    ignores_copies: bool = False
-
-
-AGGREGATES: dict[type[exp.Expr], AggregateFunction] = {
-    exp.Count: AggregateFunction("count", Family.ANY, FieldType.INTEGER, keeps_unit=False, distinct=True),
-    exp.Sum: AggregateFunction("sum", Family.NUMBER, Result.FIRST, distinct=True),
-    exp.Avg: AggregateFunction("avg", Family.NUMBER, FieldType.REAL, distinct=True),
-    exp.Min: AggregateFunction("min", Family.ANY, Result.FIRST, distinct=True, ignores_copies=True),
-    exp.Max: AggregateFunction("max", Family.ANY, Result.FIRST, distinct=True, ignores_copies=True),
-    exp.Stddev: AggregateFunction("stddev", Family.NUMBER, FieldType.REAL),
-    exp.Variance: AggregateFunction("variance", Family.NUMBER, FieldType.REAL, keeps_unit=False),
-    exp.StddevSamp: AggregateFunction("stddev", Family.NUMBER, FieldType.REAL),
-    exp.StddevPop: AggregateFunction("stddev_pop", Family.NUMBER, FieldType.REAL),
-    exp.VariancePop: AggregateFunction("var_pop", Family.NUMBER, FieldType.REAL, keeps_unit=False),
-    exp.LogicalAnd: AggregateFunction("bool_and", Family.BOOLEAN, FieldType.BOOLEAN, distinct=True, computed_as="min"),
-    exp.LogicalOr: AggregateFunction("bool_or", Family.BOOLEAN, FieldType.BOOLEAN, distinct=True, computed_as="max"),
-    exp.Median: AggregateFunction("median", Family.NUMBER, FieldType.REAL),
-    exp.ApproxQuantile: AggregateFunction("quantile", Family.NUMBER, FieldType.REAL),
-    exp.Quantile: AggregateFunction("quantile", Family.NUMBER, FieldType.REAL),
-    PercentileCont: AggregateFunction("percentile_cont", Family.NUMBER, FieldType.REAL, computed_as="quantile"),
-    PercentileDisc: AggregateFunction("percentile_disc", Family.ANY, Result.FIRST),
-    StringAgg: AggregateFunction("string_agg", Family.TEXT, FieldType.TEXT, keeps_unit=False, distinct=True),
-    exp.Mode: AggregateFunction("mode", Family.ANY, Result.FIRST),
-    exp.ArgMin: AggregateFunction("arg_min", Family.ANY, Result.FIRST, ignores_copies=True),
-    exp.ArgMax: AggregateFunction("arg_max", Family.ANY, Result.FIRST, ignores_copies=True),
-    exp.First: AggregateFunction("first", Family.ANY, Result.FIRST, ignores_copies=True),
-    exp.Last: AggregateFunction("last", Family.ANY, Result.FIRST, ignores_copies=True),
-    FirstOfGroup: AggregateFunction("first", Family.ANY, Result.FIRST, ignores_copies=True),
-    LastOfGroup: AggregateFunction("last", Family.ANY, Result.FIRST, ignores_copies=True),
-    Completeness: AggregateFunction("completeness", Family.ANY, FieldType.REAL, keeps_unit=False),
+_OWN_CLASSES: dict[str, type[exp.Expr]] = {
+    "PERCENTILE_CONT": PercentileCont,
+    "PERCENTILE_DISC": PercentileDisc,
+    "STRING_AGG": StringAgg,
+    "LISTAGG": StringAgg,
+    "COMPLETENESS": Completeness,
 }
-"""Aggregates by sqlglot's class."""
+"""Aggregates that sqlglot does not know, or reads otherwise."""
 
-IGNORE_COPIES = frozenset(aggregate.name for aggregate in AGGREGATES.values() if aggregate.ignores_copies)
-"""The names of aggregates that have the same value for a bag of tuples and for its set."""
+
+def _spelled() -> dict[type[exp.Expr], tuple[AggregateFunction, tuple[str, ...]]]:
+    """Return aggregates by their classes in syntax trees, with the names that sqlglot reads as these."""
+    found: dict[type[exp.Expr], tuple[AggregateFunction, tuple[str, ...]]] = {}
+    for row in AGGREGATE_FUNCTIONS.values():
+        kind = None
+        for name in row.written:
+            kind = _OWN_CLASSES.get(name) or exp.FUNCTION_BY_NAME.get(name) or kind
+            assert kind is not None, name  # noqa: S101 - the first name of each is known
+            found[kind] = (row, (*found.get(kind, (row, ()))[1], name))
+    return found
+
+
+_SPELLED = _spelled()
+AGGREGATES: dict[type[exp.Expr], AggregateFunction] = {
+    **{kind: row for kind, (row, _) in _SPELLED.items()},
+    FirstOfGroup: AGGREGATE_FUNCTIONS["first"],
+    LastOfGroup: AGGREGATE_FUNCTIONS["last"],
+}
+"""Aggregates by their classes in syntax trees."""
+
+AGGREGATE_SPELLINGS: dict[type[exp.Expr], tuple[str, ...]] = {kind: names for kind, (_, names) in _SPELLED.items()}
+"""The names under which they can be called; the first is the one of the documentation."""
 
 RANKED = (exp.ArgMin, exp.ArgMax)
 """Aggregates that give a value of the tuple in which another one, their second argument, is the least or greatest."""
 
 AGGREGATE_NAMES: tuple[str, ...] = (
-    "COUNT", "SUM", "AVG", "MIN", "MAX", "STDDEV", "VARIANCE", "STDDEV_POP", "VAR_POP", "BOOL_AND", "BOOL_OR",
-    "MEDIAN", "MODE", "PERCENTILE_CONT", "PERCENTILE_DISC", "APPROX_QUANTILE", "STRING_AGG", "ARG_MIN", "ARG_MAX",
-    "FIRST", "LAST", "COMPLETENESS", "ERROR_BOUND", "GROUPING",
+    *(row.written[0] for row in AGGREGATE_FUNCTIONS.values()), "ERROR_BOUND", "GROUPING",
 )  # fmt: skip
 
 UNBOUNDED_AGGREGATES: tuple[type[exp.Expr], ...] = (exp.ArrayAgg, exp.GroupConcat, exp.JSONArrayAgg)

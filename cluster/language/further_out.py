@@ -14,13 +14,15 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from cluster.language.algebra import Distinct, Join, Node, schema_of
-from cluster.language.columns import Output
 from cluster.language.expressions import COMPARISONS
-from cluster.language.plans import column_scalar, project, reads_relations_only
-from cluster.language.scope import Names, Scope, ScopeItem
+from cluster.language.scope import Scope, ScopeItem
 from cluster.language.syntax import QUERIES, conjuncts, own_columns, own_parts
 from cluster.language.validity_syntax import Validity, bounds_of
+from cluster.operators import Distinct, Join, Node
+from cluster.operators.columns import Output
+from cluster.operators.projections import project, reads_relations_only
+from cluster.operators.scalar_expressions import column_scalar
+from cluster.operators.unique_names import Names
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -124,8 +126,8 @@ def paired(
     own = [column for each in across for column in own_columns(each) if not scope.knows(column)]
     needed = {name for each in (*references, *own) if outer.reaches(each) for name in _read_by(each, outer, context)}
     certain = {outer.find(each, context).internal for each in _compared(across) if each in own and outer.reaches(each)}
-    columns = [column for column in schema_of(left) if column.name in needed]
-    taken = Names(column.name for side in (left, node) for column in schema_of(side))
+    columns = [column for column in left.schema if column.name in needed]
+    taken = Names(column.name for side in (left, node) for column in side.schema)
     names = {column.name: taken.unique(column.name) for column in columns}
     values = project(left, [Output(names[each.name], column_scalar(each), each.unit) for each in columns])
     pairs = Join(node, Distinct(values) if once else values, None)

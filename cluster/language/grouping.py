@@ -11,9 +11,7 @@ from msgspec.structs import replace
 from sqlglot import exp
 
 from cluster.expressions.walks import columns_read
-from cluster.language.algebra import Node, Project, schema_of
 from cluster.language.arguments import FILTER_ELSEWHERE, called, without_distinct, wrong_number
-from cluster.language.columns import AggregateCall, Output
 from cluster.language.context import Context
 from cluster.language.error_bounds import error_bound
 from cluster.language.expressions import Checker
@@ -21,8 +19,7 @@ from cluster.language.functions import AGGREGATES, RANKED, UNBOUNDED_AGGREGATES
 from cluster.language.grouping_sets import Masks, grouped_by
 from cluster.language.joined_texts import JOINED, joining_of
 from cluster.language.matching_keys import MatchingKeys
-from cluster.language.plans import passed_on, plain_column, scalar_of
-from cluster.language.scope import Names, Scope, ScopeColumn, ScopeItem
+from cluster.language.scope import Scope, ScopeColumn, ScopeItem
 from cluster.language.stars import left_out_by
 from cluster.language.syntax import (
     PERCENTILE_SHAPE,
@@ -35,14 +32,19 @@ from cluster.language.syntax import (
     WindowBound,
     slot_for,
 )
+from cluster.language.typing_rules import scalar_of
 from cluster.language.window_bounds import Bounds
+from cluster.operators import Node, Project
+from cluster.operators.columns import AggregateCall, Output
+from cluster.operators.scalar_expressions import passed_on, plain_column
+from cluster.operators.unique_names import Names
 from cluster.scalars.scalar_function import Family
 from protocols.wire.streams import FieldType
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from cluster.language.columns import Scalar
+    from cluster.operators.columns import Scalar
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,14 +93,14 @@ def group(
         If a key or an argument is wrong.
     """
     checker = Checker(scope, context)
-    bounds = Bounds(node, context, Names(column.name for column in schema_of(node)), (*keys, *expressions))
+    bounds = Bounds(node, context, Names(column.name for column in node.schema), (*keys, *expressions))
     keys, sets = bounds.without(keys, sets)
     node, named, computed = _with_keys(bounds.node, checker, keys)
     names = tuple(dict.fromkeys(named))
     chosen = [{named[place] for place in each} for each in sets] if sets is not None else [set(names)]
     named_sets = [tuple(name for name in names if name in each) for each in chosen]
     keys_of = MatchingKeys(computed, checker)
-    taken = Names(column.name for column in schema_of(node))
+    taken = Names(column.name for column in node.schema)
     calls = _Calls(taken)
     masks = Masks(keys_of, frozenset(names), len(named_sets) > 1, checker, taken)
 
@@ -143,7 +145,7 @@ def group(
     never_null = calls.never_null | frozenset(masks.named.values()) | bounds.names
     slots = tuple(
         ScopeColumn("", column.name, column.type, column.unit, nullable=column.name not in never_null)
-        for column in schema_of(aggregate)
+        for column in aggregate.schema
         if column.name not in internal
     )
     grouped = Scope((*kept, ScopeItem(None, slots)), scope.outer, grouped=True, before_grouping=scope)
@@ -203,7 +205,7 @@ def _with_keys(
     names: list[str] = []
     added: list[Output] = []
     computed: list[tuple[exp.Expr, Output]] = []
-    taken = Names(column.name for column in schema_of(node))
+    taken = Names(column.name for column in node.schema)
     known: dict[Scalar, str] = {}
     for key in keys:
         if isinstance(key, exp.Literal):
@@ -220,7 +222,7 @@ def _with_keys(
             computed.append((key, added[-1]))
         names.append(name)
     if added:
-        node = Project(node, (*passed_on(schema_of(node)), *added))
+        node = Project(node, (*passed_on(node.schema), *added))
     return node, names, computed
 
 

@@ -13,11 +13,13 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from cluster.expressions.nodes import Literal
-from cluster.language.algebra import Aggregate, Distinct, Node, Union, schema_of
 from cluster.language.arguments import wrong_number
-from cluster.language.columns import AggregateCall, Column, Output, Scalar
-from cluster.language.plans import column_scalar, null_scalar, passed_on, plain_column, project, scalar_of
 from cluster.language.syntax import slot_for
+from cluster.language.typing_rules import scalar_of
+from cluster.operators import Aggregate, Distinct, Node, Union
+from cluster.operators.columns import AggregateCall, Column, Output, Scalar
+from cluster.operators.projections import project
+from cluster.operators.scalar_expressions import column_scalar, null_scalar, passed_on, plain_column
 from cluster.planning_budget import spend
 from protocols.wire.streams import FieldType
 
@@ -26,7 +28,7 @@ if TYPE_CHECKING:
 
     from cluster.language.expressions import Checker
     from cluster.language.matching_keys import MatchingKeys
-    from cluster.language.scope import Names
+    from cluster.operators.unique_names import Names
 
 MOST_ARGUMENTS = 31
 """Arguments of GROUPING, as in PostgreSQL: each is a bit of its result."""
@@ -97,8 +99,8 @@ def grouped_by(
 ) -> Node:
     """Return the aggregation of `node` by each set of `keys`: all keys, the calls, and the masks if there are several.
 
-    >>> from cluster.language.algebra import Source
-    >>> from cluster.language.columns import Column
+    >>> from cluster.operators import Source
+    >>> from cluster.operators.columns import Column
     >>> source = Source("traffic", (Column("lane", FieldType.INTEGER),))
     >>> counted = AggregateCall("count", "count", None, FieldType.INTEGER)
     >>> union = grouped_by(source, ("lane",), (("lane",), ()), (counted,), {})
@@ -107,7 +109,7 @@ def grouped_by(
     """
     if len(sets) == 1:
         return _aggregate(node, sets[0], calls)
-    columns = {column.name: column for column in schema_of(node)}
+    columns = {column.name: column for column in node.schema}
     sides: dict[Keys, Node] = {}
     for each in sets:
         if each not in sides:
@@ -124,7 +126,7 @@ def _aggregate(node: Node, keys: Keys, calls: tuple[AggregateCall, ...]) -> Node
     if calls:
         return Aggregate(node, keys, calls)
     # Groups of which only the keys are used.
-    columns = {column.name: column for column in schema_of(node)}
+    columns = {column.name: column for column in node.schema}
     return Distinct(project(node, passed_on(columns[key] for key in keys)))
 
 

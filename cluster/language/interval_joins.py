@@ -17,7 +17,6 @@ from sqlglot import exp
 
 from cluster.language.conditions import SWAPPED
 from cluster.language.dialect import tokens_of
-from cluster.language.instants import is_instantaneous
 from cluster.language.stamp_joins import BOUNDS
 from cluster.language.syntax import (
     StampJoin,
@@ -74,7 +73,7 @@ def _can_be_near(left: FromItem, right: FromItem, join: exp.Join) -> bool:
         return False
     if holds_query(join.args.get("on") or exp.true()) or not isinstance(join.this, StreamItem):
         return False
-    return all(not item.static and item.scope.alias and is_instantaneous(item.node) for item in (left, right))
+    return all(not item.static and item.scope.alias and item.node.is_instantaneous for item in (left, right))
 
 
 def _near(left: FromItem, right: FromItem, join: exp.Join, select: exp.Select | None, context: Context) -> exp.Join:

@@ -10,7 +10,7 @@ from cluster.expressions.nodes import Expression, bare
 from cluster.expressions.reading import expression_of
 from cluster.expressions.walks import rebuilt
 from cluster.language.arguments import called, wrong_number
-from cluster.language.columns import Joining
+from cluster.operators.columns import Joining
 from cluster.scalars.texts import LONGEST_TEXT
 
 if TYPE_CHECKING:

@@ -13,16 +13,17 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
-from cluster.language.algebra import Join, Node, schema_of
-from cluster.language.columns import Scalar
 from cluster.language.context import Context
 from cluster.language.expressions import Checker
 from cluster.language.from_items import FromItem
 from cluster.language.outer_joins import check_outer, keeps_left, keeps_right, outer_join, side_of
-from cluster.language.plans import conjunction, reads_relations_only, renamed_apart
 from cluster.language.scope import Scope, ScopeItem
 from cluster.language.shared_columns import SharedColumns
 from cluster.language.syntax import conjuncts, own_columns
+from cluster.language.typing_rules import conjunction
+from cluster.operators import Join, Node
+from cluster.operators.columns import Scalar
+from cluster.operators.projections import reads_relations_only, renamed_apart
 from cluster.scalars.scalar_function import Family
 
 Restrict = Callable[[Node, Scope, list[exp.Expr]], Node]
@@ -127,7 +128,7 @@ class _Joining:
         return [on] if on else []
 
     def _with_unit(self, node: Node, scopes: Scopes, unit: _Unit) -> Node:
-        right, names = renamed_apart(unit.node, [column.name for column in schema_of(node)])
+        right, names = renamed_apart(unit.node, [column.name for column in node.schema])
         scopes |= {each: [scope.renamed(names) for scope in known] for each, known in unit.scopes.items()}
         position = min(unit.scopes)
         join = self._joins.get(position)
@@ -141,7 +142,7 @@ class _Joining:
         node = self._items[group.start].node
         scopes: Scopes = {group.start: self._shared.scopes[group.start]}
         for position in group[1:]:
-            right, names = renamed_apart(self._items[position].node, [column.name for column in schema_of(node)])
+            right, names = renamed_apart(self._items[position].node, [column.name for column in node.schema])
             if side_of(self._joins[position]):
                 node = self._with_waiting(node, scopes)
             scopes[position] = [scope.renamed(names) for scope in self._shared.scopes[position]]

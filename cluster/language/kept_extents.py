@@ -11,7 +11,11 @@ from msgspec.structs import replace
 from sqlglot import exp
 
 from cluster.expressions import nodes
-from cluster.language.algebra import (
+from cluster.language.quantities import QuantityError, exactly, read_quantity
+from cluster.language.range_clauses import granule
+from cluster.language.validity_syntax import KEEP_SHAPE, KeepClause
+from cluster.language.window_clauses import windowed
+from cluster.operators import (
     CountWindow,
     Granularity,
     KeptExtent,
@@ -20,26 +24,22 @@ from cluster.language.algebra import (
     Sequence,
     SessionWindow,
     TimeWindow,
-    schema_of,
 )
-from cluster.language.columns import Column, Output, Scalar
-from cluster.language.kept_tuples import KeptTuples
-from cluster.language.plans import passed_on, project
-from cluster.language.quantities import QuantityError, exactly, read_quantity
-from cluster.language.range_clauses import granule
-from cluster.language.sequence_calls import SequenceCall
-from cluster.language.validity_syntax import KEEP_SHAPE, KeepClause
-from cluster.language.walks import nodes_of
-from cluster.language.window_clauses import windowed
+from cluster.operators.columns import Column, Output, Scalar
+from cluster.operators.kept_extent import KeptTuples
+from cluster.operators.projections import project
+from cluster.operators.scalar_expressions import passed_on
+from cluster.operators.sequence import SequenceCall
+from cluster.operators.walks import nodes_of
 from protocols.wire.streams import FieldType
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from cluster.language.context import Context
-    from cluster.language.extents import Coalescing
-    from cluster.language.scope import Names
     from cluster.language.syntax import StreamItem
+    from cluster.operators.extent import Coalescing
+    from cluster.operators.unique_names import Names
 
 INTEGER = FieldType.INTEGER
 QUALITY = "quality"
@@ -108,7 +108,7 @@ def _in_runs(tuples: Tuples, number: Column, run: Column) -> Node:
 
     Whether a tuple goes on with the one before does not depend on the window, which removes the first ones of a key.
     """
-    how, names, by_name = tuples.how, tuples.names, {column.name: column for column in schema_of(tuples.node)}
+    how, names, by_name = tuples.how, tuples.names, {column.name: column for column in tuples.node.schema}
     shown = [by_name[name] for name in dict.fromkeys((*tuples.keys, *how.columns))]
     if how.link is None:
         before = tuple((names.unique(f"fjord_before_{name}"[:60]), name) for name in how.columns)

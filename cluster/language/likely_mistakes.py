@@ -6,14 +6,13 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from cluster.language.algebra import Aggregate, Extent, Filter, Node, Project, TimeWindow, UntilNext
 from cluster.language.grouping import function_name
-from cluster.language.instants import is_instantaneous
 from cluster.language.quantities import written
 from cluster.language.syntax import StreamItem, conjuncts, span_of
 from cluster.language.temporal_filters import constant_us
 from cluster.language.validity_syntax import Duration, Validity
-from cluster.language.walks import below_filters
+from cluster.operators import Aggregate, Extent, Filter, Node, Project, TimeWindow, UntilNext
+from cluster.operators.walks import below_filters
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -40,7 +39,7 @@ def warn_of_lone_tuples(select: exp.Select, node: Node, calls: Sequence[exp.Expr
     item = select.args["from_"].this
     if context.registered or not calls or select.args.get("joins") or select.args.get("sample"):
         return
-    if not isinstance(item, StreamItem) or not is_instantaneous(node):
+    if not isinstance(item, StreamItem) or not node.is_instantaneous:
         return
     if item.args.get("window") or item.args.get("sample") or not isinstance(item.this, exp.Table):
         return
@@ -118,7 +117,7 @@ def _longest(node: Node) -> tuple[int, str] | None:
     node = below_filters(node)
     if isinstance(node, Extent):
         window = below_filters(node.input)
-        if isinstance(window, TimeWindow) and window.size_us is not None and is_instantaneous(window.input):
+        if isinstance(window, TimeWindow) and window.size_us is not None and window.input.is_instantaneous:
             reason = f"a row is of samples in its window, which are less than {written(window.size_us)} apart"
             return window.size_us - 1, f"{reason}; a longer window has longer rows"
         return None

@@ -12,14 +12,14 @@ from cluster.expressions.nodes import Expression, Literal, bare
 from cluster.expressions.walks import rebuilt
 from cluster.language.errors import FjordSqlError
 from cluster.language.expressions import Checker
-from cluster.language.plans import scalar_of
 from cluster.language.syntax import QUERIES, FoldedMatch, JsonArrow, JsonTextArrow, Match, Slot, Stamp, Within
+from cluster.language.typing_rules import scalar_of
 from protocols.wire.streams import FieldType
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from cluster.language.columns import Output, Scalar
+    from cluster.operators.columns import Output, Scalar
 
 _LEAVES = (exp.Column, exp.Literal, exp.Boolean, exp.Null, exp.DataType, Slot, Within)
 """Leaves for the size of an expression; an error allowed on a column is not part of its meaning."""

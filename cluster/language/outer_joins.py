@@ -11,16 +11,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
-from cluster.language.algebra import AntiJoin, Held, Join, Lookup, Node, Union, schema_of
-from cluster.language.columns import Output
-from cluster.language.plans import null_scalar, passed_on, project, reads_relations_only
 from cluster.language.syntax import holds_query
+from cluster.operators import AntiJoin, Held, Join, Lookup, Node, Union
+from cluster.operators.columns import Output
+from cluster.operators.projections import project, reads_relations_only
+from cluster.operators.scalar_expressions import null_scalar, passed_on
 
 if TYPE_CHECKING:
     from sqlglot import exp
 
-    from cluster.language.columns import Scalar, Schema
     from cluster.language.context import Context
+    from cluster.operators.columns import Scalar, Schema
 
 Side = Literal["LEFT", "RIGHT", "FULL"]
 KEPT_RELATION = (
@@ -92,7 +93,7 @@ def outer_join(left: Node, right: Node, predicate: Scalar, side: Side) -> Node:
         return Lookup(left, right, predicate, "left")
     if static[0] and not keeps_left(side):
         return Lookup(right, left, predicate, "left")
-    before, behind = schema_of(left), schema_of(right)
+    before, behind = left.schema, right.schema
     lefts, rights = (Held(right, left) if static[0] else left), (Held(left, right) if static[1] else right)
     found: Node = Join(lefts, rights, predicate)
     if keeps_left(side):

@@ -15,29 +15,31 @@ from sqlglot import exp
 
 from cluster.expressions.reading import DATA_TYPES
 from cluster.expressions.walks import columns_read
-from cluster.language.algebra import Node, schema_of
 from cluster.language.arguments import called, wrong_number
 from cluster.language.calendar_windows import exactly_zero
-from cluster.language.columns import Output
 from cluster.language.foreign_functions import INSTEAD
 from cluster.language.functions import AGGREGATES
 from cluster.language.grouping import function_name
-from cluster.language.plans import plain_column, scalar_of
 from cluster.language.quantities import distance_us, duration_us, read_quantity, row_count
-from cluster.language.scope import Names, Scope
-from cluster.language.sequence_calls import SequenceCall
+from cluster.language.scope import Scope
 from cluster.language.sequence_parsing import ENDS_FIRST, further_back_first
 from cluster.language.syntax import Changed, Hysteresis, Over, SequenceFrame, Slot, slot_for
+from cluster.language.typing_rules import scalar_of
 from cluster.language.words import FRAME_SHAPES, HYSTERESIS_SHAPE
+from cluster.operators import Node
+from cluster.operators.columns import Output
+from cluster.operators.scalar_expressions import plain_column
+from cluster.operators.sequence import SequenceCall
+from cluster.operators.unique_names import Names
 from cluster.scalars.scalar_function import Family
 from protocols.wire.streams import FieldType
 
 if TYPE_CHECKING:
     from cluster.language.context import Context
     from cluster.language.expressions import Checker
-    from cluster.language.sequence_calls import SequenceFunction
     from cluster.language.syntax import Quantity
     from cluster.language.typing_rules import Typed
+    from cluster.operators.sequence import SequenceFunction
 
 NEIGHBOURS: dict[type[exp.Expr], SequenceFunction] = {exp.Lag: "lag", exp.Lead: "lead"}
 ENDS: dict[type[exp.Expr], SequenceFunction] = {exp.FirstValue: "first", exp.LastValue: "last"}
@@ -87,7 +89,7 @@ class OverCalls:
     def __init__(self, node: Node, checker: Checker) -> None:
         self._checker = checker
         self._context = checker.context
-        self._taken = Names(column.name for column in schema_of(node))
+        self._taken = Names(column.name for column in node.schema)
         self._computed: dict[Output, Output] = {}
         self._named: dict[SequenceCall, SequenceCall] = {}
         self.read: set[str] = set()

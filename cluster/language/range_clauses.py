@@ -10,7 +10,7 @@ from cluster.language.context import Context
 from cluster.language.errors import FjordSqlError
 from cluster.language.quantities import duration_us, read_quantity, row_count, written
 from cluster.language.syntax import Bounds, Quantity
-from cluster.language.window_shapes import Allowed
+from cluster.operators.window_shapes import Allowed
 
 ONLY_BEST = "{}, so the best is always delivered"
 """The warning about a range in a text that an earlier version has accepted."""

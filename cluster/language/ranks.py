@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from cluster.language.algebra import Node, Ranked
-from cluster.language.columns import Column, Ordering, Output
 from cluster.language.expressions import Checker
 from cluster.language.grouping import with_parts_replaced
-from cluster.language.instants import is_instantaneous
-from cluster.language.plans import column_scalar, plain_column, project, unique_columns
 from cluster.language.scope import Scope, ScopeColumn, ScopeItem
 from cluster.language.syntax import RankCall, Slot, own_columns, own_parts, slot_for
 from cluster.language.top_rows import Computed, checked_key, once, ordering, refuse_value, warn_of_ties
+from cluster.operators import Node, Ranked
+from cluster.operators.columns import Column, Ordering, Output
+from cluster.operators.projections import project
+from cluster.operators.scalar_expressions import column_scalar, plain_column
 from protocols.wire.streams import FieldType
 
 if TYPE_CHECKING:
@@ -72,11 +72,11 @@ class RankedRows:
         self._checker = Checker(scope, context)
         self._computed = Computed(outputs)
         self._moved: dict[str, str] = {}
-        self._unique = unique_columns(node)
+        self._unique = node.unique_columns
         calls = list(dict.fromkeys(call for each in expressions for call in ranks_in(each)))
         read = self._passed_on(expressions, scope, context)
         keyed = [self._keyed(call) for call in calls]
-        if is_instantaneous(node):
+        if node.is_instantaneous:
             self._warn_of_stamps(calls)
         ties = [each.name for each in outputs] + read
         ties += [name for groups, order in keyed for name in (*groups, *(each.column for each in order))]

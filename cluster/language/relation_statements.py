@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from cluster.language.columns import Column, Schema
 from cluster.language.comparisons import Comparison, WrittenComparison, comparisons_of
 from cluster.language.errors import FjordSqlError, suggest
 from cluster.language.quantities import duration_us, read_quantity, written
 from cluster.language.secrets import masked
 from cluster.language.syntax import place_of
 from cluster.language.type_words import column_type
+from cluster.operators.columns import Column, Schema
 from protocols.wire.streams import RESERVED_PREFIX
 
 if TYPE_CHECKING:

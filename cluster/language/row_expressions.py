@@ -14,16 +14,17 @@ from msgspec.structs import replace
 from sqlglot import exp
 
 from cluster.expressions.walks import columns_read
-from cluster.language.columns import Column, Scalar
 from cluster.language.errors import suggest
 from cluster.language.expressions import Checker
 from cluster.language.functions import AGGREGATES, UNBOUNDED_AGGREGATES
 from cluster.language.grouping import aggregate_call, function_name, with_parts_replaced
-from cluster.language.plans import column_scalar, conjunction, scalar_of
 from cluster.language.row_pattern_syntax import Navigation
-from cluster.language.row_patterns import Lag, Reach
 from cluster.language.scope import Scope, ScopeColumn, ScopeItem
 from cluster.language.syntax import Completeness, ErrorBound, conjuncts, own_columns, slot_for
+from cluster.language.typing_rules import conjunction, scalar_of
+from cluster.operators.columns import Column, Scalar
+from cluster.operators.pattern_match import Lag, Reach
+from cluster.operators.scalar_expressions import column_scalar
 from cluster.scalars.scalar_function import Family
 from protocols.wire.streams import FieldType
 

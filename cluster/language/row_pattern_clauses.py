@@ -7,17 +7,19 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from cluster.language.algebra import Node, PatternMatch, schema_of
-from cluster.language.columns import Output
 from cluster.language.errors import suggest
-from cluster.language.instants import is_instantaneous
-from cluster.language.plans import passed_on, project, reads_relations_only, scalar_of
 from cluster.language.quantities import duration_us, read_quantity
 from cluster.language.row_expressions import RowExpressions
 from cluster.language.row_pattern_syntax import PATTERN_SHAPE, SKIP_SHAPES, WITHIN_SHAPE, RowPatternClause, SkipClause
-from cluster.language.row_patterns import INSTANT, Definition, PatternElement, RowPattern, Skip, SkipKind
-from cluster.language.scope import Names, Scope, ScopeItem
+from cluster.language.scope import Scope, ScopeItem
 from cluster.language.select_names import check_column_name
+from cluster.language.typing_rules import scalar_of
+from cluster.operators import Node, PatternMatch
+from cluster.operators.columns import Output
+from cluster.operators.pattern_match import INSTANT, Definition, PatternElement, RowPattern, Skip, SkipKind
+from cluster.operators.projections import project, reads_relations_only
+from cluster.operators.scalar_expressions import passed_on
+from cluster.operators.unique_names import Names
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -56,7 +58,7 @@ def match_pattern(clause: RowPatternClause, node: Node, scope: ScopeItem, contex
     definitions = _definitions(clause, variables, expressions, context)
     measures = _measures(clause, keys, expressions, context)
     read = {*keys, *expressions.read}
-    columns = [column for column in schema_of(node) if column.name in read]
+    columns = [column for column in node.schema if column.name in read]
     pattern = RowPattern(
         elements=elements,
         definitions=definitions,
@@ -83,7 +85,7 @@ def _check_rows(clause: RowPatternClause, node: Node, context: Context) -> None:
     if window := clause.this.args.get("window") or clause.this.args.get("granularity"):
         reason = "a pattern is found in tuples as they come: what it reads has no window"
         raise context.error(window, reason, "put the window behind MATCH_RECOGNIZE(...), where it is about matches")
-    if not is_instantaneous(node):
+    if not node.is_instantaneous:
         reason = "a pattern is found in the order of stamps, but the rows of this last longer than an instant"
         raise context.error(clause.this, reason, "put ISTREAM(...) around it: each row is then stamped where it begins")
 

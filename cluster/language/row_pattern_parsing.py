@@ -20,9 +20,9 @@ from cluster.language.row_pattern_syntax import (
     SkipClause,
     VariableDefinition,
 )
-from cluster.language.row_patterns import MOST_ELEMENTS, MOST_REPEATED, PatternElement
 from cluster.language.sensor_clauses import SensorClauseParsing
 from cluster.language.syntax import QUERIES, Quantity, Within, place_of
+from cluster.operators.pattern_match import MOST_ELEMENTS, MOST_REPEATED, PatternElement
 from protocols.wire.names import is_identifier
 
 if TYPE_CHECKING:

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from cluster.language.algebra import Granularity, KeptExtent, Node
 from cluster.language.syntax import Slot, slot_for
-from cluster.language.walks import nodes_of
+from cluster.operators import Granularity, KeptExtent, Node
+from cluster.operators.walks import nodes_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -14,11 +14,14 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from cluster.language.acquisition import note_same_lifetimes
-from cluster.language.algebra import AntiJoin, Join, Lookup, Node, Union, schema_of
-from cluster.language.columns import Column, Output
-from cluster.language.plans import conjunction, null_scalar, passed_on, project, reads_relations_only, scalar_of
-from cluster.language.scope import Names, Scope, ScopeColumn, ScopeItem
+from cluster.language.scope import Scope, ScopeColumn, ScopeItem
 from cluster.language.syntax import QUERIES, slot_for
+from cluster.language.typing_rules import conjunction, scalar_of
+from cluster.operators import AntiJoin, Join, Lookup, Node, Union
+from cluster.operators.columns import Column, Output
+from cluster.operators.projections import project, reads_relations_only
+from cluster.operators.scalar_expressions import null_scalar, passed_on
+from cluster.operators.unique_names import Names
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -85,7 +88,7 @@ def with_values(node: Node, scope: Scope, expressions: Sequence[exp.Expr], subqu
                 operand = subqueries.operand(query, node, scope, value=True)
                 # Names have no case, so texts that differ may be one subquery.
                 name = next((name for name, each in operands.items() if each == operand), "")
-                known[query] = query, name or Names(column.name for column in schema_of(node)).unique("subquery")
+                known[query] = query, name or Names(column.name for column in node.schema).unique("subquery")
                 if not name:
                     column = _column(operand, known[query][1], query, context)
                     operands[column.name] = operand
@@ -112,7 +115,7 @@ def _column(operand: Operand, name: str, query: exp.Expr, context: Context) -> C
 def _beside(node: Node, operand: Operand, column: Column) -> Node:
     """Return a plan with a column more: the value of a subquery, NULL where that has no row."""
     assert operand.value is not None  # noqa: S101 - called with value=True
-    kept = passed_on(schema_of(node))
+    kept = passed_on(node.schema)
     value = Output(column.name, scalar_of(operand.value, column.type), column.unit)
     predicate = conjunction([*operand.correlation]) if operand.correlation else None
     if reads_relations_only(operand.node):

@@ -5,14 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from cluster.language.algebra import Distinct, Node
-from cluster.language.columns import Column, Output
 from cluster.language.expressions import Checker
-from cluster.language.plans import column_scalar, project, scalar_of
 from cluster.language.ranks import RankedRows, ranks_in
 from cluster.language.syntax import BEFORE_OVER
 from cluster.language.top_rows import Key, top_of_columns, top_rows
+from cluster.language.typing_rules import scalar_of
 from cluster.language.words import DISTINCT_ON
+from cluster.operators import Distinct, Node
+from cluster.operators.columns import Column, Output
+from cluster.operators.projections import project
+from cluster.operators.scalar_expressions import column_scalar
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from cluster.language.acquisition import LEAVE_OUT, OWN, with_lifetime
-from cluster.language.algebra import Node
 from cluster.language.catalog import CatalogError, DerivedStream
 from cluster.language.conditions import Conditions
 from cluster.language.context import Readings
@@ -25,7 +24,7 @@ from cluster.language.over_functions import over_words
 from cluster.language.ranks import refuse_values
 from cluster.language.row_quality import quality_shown
 from cluster.language.scalar_subqueries import with_values
-from cluster.language.scope import Names, Scope, has_bare_alias
+from cluster.language.scope import Scope, has_bare_alias
 from cluster.language.select_ends import SelectEnd, ended
 from cluster.language.select_names import check_column_name
 from cluster.language.sequences import goes_by_order, sequenced
@@ -53,6 +52,8 @@ from cluster.language.validities import both_ends, intervals_read
 from cluster.language.validity_syntax import IntervalEnd
 from cluster.language.words import USING_SHAPE
 from cluster.language.zipper_joins import zip_items
+from cluster.operators import Node
+from cluster.operators.unique_names import Names
 from cluster.planning_budget import spend
 
 if TYPE_CHECKING:

@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from cluster.language.algebra import Filter, Node, Sequence, Source, schema_of
 from cluster.language.arguments import called
-from cluster.language.columns import STAMP
 from cluster.language.expressions import Checker
 from cluster.language.foreign_functions import INSTEAD, SHARES
 from cluster.language.grouping import with_parts_replaced
-from cluster.language.instants import is_instantaneous
 from cluster.language.over_functions import OverCalls
-from cluster.language.plans import passed_on, project, reads_relations_only
 from cluster.language.ranks import ranks_in
 from cluster.language.scope import Scope, ScopeColumn, ScopeItem
 from cluster.language.syntax import Over, Slot, holds_query, own_columns, own_parts
+from cluster.operators import Filter, Node, Sequence, Source
+from cluster.operators.columns import STAMP
+from cluster.operators.projections import project, reads_relations_only
+from cluster.operators.scalar_expressions import passed_on
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -90,7 +90,7 @@ def sequenced(node: Node, scope: Scope, context: Context, expressions: list[exp.
 
     rewritten = tuple(with_parts_replaced(each, replaced) for each in expressions)
     read = {*keys, *made.read, *_read(rewritten, scope, made.names, context)}
-    base = [column for column in schema_of(node) if column.name in read or column == STAMP]
+    base = [column for column in node.schema if column.name in read or column == STAMP]
     below = project(node, (*passed_on(base), *made.arguments))
     ties = tuple(column.name for column in base if column != STAMP)  # where it decides, stamps are equal
     sequence = Sequence(below, tuple(keys), ties, made.calls)
@@ -133,7 +133,7 @@ def _check(node: Node, overs: list[Over], context: Context) -> None:
         raise context.error(
             over, "OVER takes tuples in the order of their stamps, but the rows of a relation have none"
         )
-    if not is_instantaneous(node):
+    if not node.is_instantaneous:
         ranking = called(over.this, "").upper()
         if ranking in SHARES:
             raise context.error(over, f"{ranking} cannot stand before OVER", INSTEAD[ranking])

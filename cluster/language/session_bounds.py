@@ -14,11 +14,11 @@ from msgspec.structs import replace
 from sqlglot import exp
 
 from cluster.expressions.walks import columns_read
-from cluster.language.algebra import AntiJoin, Filter, Node, Project, SemiJoin, SessionWindow, Source, schema_of
-from cluster.language.columns import STAMP, AggregateCall
-from cluster.language.plans import column_scalar, passed_on
 from cluster.language.stamps import SELECTED
 from cluster.language.syntax import slot_for
+from cluster.operators import AntiJoin, Filter, Node, Project, SemiJoin, SessionWindow, Source
+from cluster.operators.columns import STAMP, AggregateCall
+from cluster.operators.scalar_expressions import column_scalar, passed_on
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -45,7 +45,7 @@ def with_stamps(node: Node) -> Node:
             return replace(node, input=with_stamps(node.input))
         case Source() if STAMP not in node.columns:
             return replace(node, columns=(*node.columns, STAMP))
-        case Project() if STAMP in schema_of(below := with_stamps(node.input)) and STAMP not in schema_of(node):
+        case Project() if STAMP in (below := with_stamps(node.input)).schema and STAMP not in node.schema:
             return replace(node, input=below, outputs=(*node.outputs, *passed_on((STAMP,))))
         case _:
             return node
@@ -69,7 +69,7 @@ def check_bound(bound: WindowBound, node: Node, context: Context) -> None:
     if not isinstance(node, SessionWindow):
         reason = f"{bound.this}() is of a window in FROM of its own query, and these sessions are those of a subquery"
         raise context.error(bound, reason, "select it in the subquery, where the sessions are")
-    if STAMP not in schema_of(node):
+    if STAMP not in node.schema:
         reason = f"{bound.this}() goes by the stamps of tuples, and the rows of this subquery have none"
         raise context.error(bound, reason, SELECTED)
 

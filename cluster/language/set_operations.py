@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from cluster.expressions.nodes import Cast
-from cluster.language.algebra import Difference, Distinct, Intersection, Node, Union, schema_of
-from cluster.language.columns import Column, Output, Scalar
-from cluster.language.plans import column_scalar, project
 from cluster.language.typing_rules import TypeMismatchError, common_type
+from cluster.operators import Difference, Distinct, Intersection, Node, Union
+from cluster.operators.columns import Column, Output, Scalar
+from cluster.operators.projections import project
+from cluster.operators.scalar_expressions import column_scalar
 
 if TYPE_CHECKING:
     from cluster.language.context import Context
@@ -38,7 +39,7 @@ def combine(operation: exp.SetOperation, left: Node, right: Node, context: Conte
 
 
 def _aligned(operation: exp.SetOperation, left: Node, right: Node, context: Context) -> tuple[Node, Node]:
-    ours, theirs = schema_of(left), schema_of(right)
+    ours, theirs = left.schema, right.schema
     if len(ours) != len(theirs):
         raise context.error(
             operation.expression, f"this query selects {len(theirs)} columns, but the first one {len(ours)}"
@@ -62,7 +63,7 @@ def _aligned(operation: exp.SetOperation, left: Node, right: Node, context: Cont
 
 
 def _shaped(node: Node, wanted: list[Column]) -> Node:
-    return project(node, [_output(column, shape) for column, shape in zip(schema_of(node), wanted, strict=True)])
+    return project(node, [_output(column, shape) for column, shape in zip(node.schema, wanted, strict=True)])
 
 
 def _output(column: Column, shape: Column) -> Output:

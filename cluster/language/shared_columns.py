@@ -11,14 +11,16 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from sqlglot import exp
 
-from cluster.language.algebra import Node, Project, schema_of
-from cluster.language.columns import Output
 from cluster.language.errors import suggest
 from cluster.language.expressions import Checker
-from cluster.language.plans import passed_on, scalar_of
-from cluster.language.scope import Names, Scope, ScopeColumn, ScopeItem
+from cluster.language.scope import Scope, ScopeColumn, ScopeItem
 from cluster.language.syntax import is_comma, slot_for
+from cluster.language.typing_rules import scalar_of
 from cluster.language.words import USING_SHAPE
+from cluster.operators import Node, Project
+from cluster.operators.columns import Output
+from cluster.operators.scalar_expressions import passed_on
+from cluster.operators.unique_names import Names
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -116,7 +118,7 @@ class SharedColumns:
         pairs = self._pairs.get(position, ())
         gone = {place for pair in pairs for place in pair.hidden}
         scopes |= {each: _without(gone, each, known) for each, known in scopes.items()}
-        outputs = [*passed_on(schema_of(node))]
+        outputs = [*passed_on(node.schema)]
         taken = Names(output.name for output in outputs)
         checker = Checker(Scope(tuple(scope for known in scopes.values() for scope in known)), self._context)
         made: list[ScopeColumn] = []

@@ -17,7 +17,7 @@ from cluster.expressions.called_functions import (
     JsonValue,
 )
 from cluster.language import row_pattern_syntax, syntax, validity_syntax
-from cluster.language.functions import AGGREGATES
+from cluster.language.functions import AGGREGATE_SPELLINGS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -27,19 +27,8 @@ WORDS = "words"
 
 SPELLINGS: Mapping[type[exp.Expr], tuple[str, ...]] = {
     **{kind: (function.name, *function.aliases) for kind, function in FUNCTIONS.items()},
-    **{kind: (aggregate.name.upper(),) for kind, aggregate in AGGREGATES.items()},
+    **AGGREGATE_SPELLINGS,
     exp.If: ("IF", "IIF"),
-    exp.Stddev: ("STDDEV", "STDEV"),
-    exp.Variance: ("VARIANCE", "VAR_SAMP", "VARIANCE_SAMP"),
-    exp.StddevSamp: ("STDDEV_SAMP",),
-    exp.VariancePop: ("VAR_POP", "VARIANCE_POP"),
-    exp.LogicalAnd: ("BOOL_AND", "LOGICAL_AND", "EVERY"),
-    exp.LogicalOr: ("BOOL_OR", "LOGICAL_OR"),
-    exp.ArgMin: ("ARG_MIN", "ARGMIN", "MIN_BY"),
-    exp.ArgMax: ("ARG_MAX", "ARGMAX", "MAX_BY"),
-    syntax.StringAgg: ("STRING_AGG", "LISTAGG"),
-    exp.ApproxQuantile: ("APPROX_QUANTILE",),
-    exp.Quantile: ("QUANTILE",),
     syntax.ErrorBound: ("ERROR_BOUND",),
     exp.Grouping: ("GROUPING", "GROUPING_ID"),
     exp.Lag: ("LAG",),

@@ -7,22 +7,24 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from cluster.language.algebra import Node, StampJoin, ZipKind, schema_of
 from cluster.language.conditions import SWAPPED
 from cluster.language.expressions import Checker
 from cluster.language.from_items import FromItem
 from cluster.language.joins import with_nulls
-from cluster.language.plans import conjunction, passed_on, project, renamed_apart
 from cluster.language.quantities import distance_us, read_quantity
 from cluster.language.scope import Scope, ScopeItem
 from cluster.language.syntax import Stamp, ZipBounds, conjuncts, holds_query
+from cluster.language.typing_rules import conjunction
 from cluster.language.words import ASOF_SHAPE, NEAR_SHAPE
+from cluster.operators import Node, StampJoin, ZipKind
+from cluster.operators.projections import project, renamed_apart
+from cluster.operators.scalar_expressions import passed_on
 from cluster.scalars.scalar_function import Family
 
 if TYPE_CHECKING:
     from cluster.language import syntax
-    from cluster.language.columns import Scalar
     from cluster.language.context import Context
+    from cluster.operators.columns import Scalar
 
 BOUNDS = "bounds_us"
 """By this name a join that is not written with WITHIN has its bounds, as :func:`bounds_us` returns them."""
@@ -85,7 +87,7 @@ def joined_by_stamps(left: FromItem, right: FromItem, join: syntax.StampJoin, co
     FjordSqlError
         If its bounds or its condition are not valid.
     """
-    node, names = renamed_apart(right.node, [column.name for column in schema_of(left.node)])
+    node, names = renamed_apart(right.node, [column.name for column in left.node.schema])
     renamed = tuple(scope.renamed(names) for scope in right.scopes)
     sides = _Sides(left, FromItem(node, right.scope, base=False), (left.scopes, renamed))
     side = join.args["side"]
@@ -183,7 +185,7 @@ def _near(sides: _Sides, join: syntax.StampJoin, context: Context) -> Node:
         return StampJoin(left, right, tuple(keys), low_us, high_us, _KINDS[side], predicate)
     # The other way round.
     turned = StampJoin(right, left, tuple((other, one) for one, other in keys), -high_us, -low_us, "left", predicate)
-    return project(turned, passed_on((*schema_of(left), *schema_of(right))))
+    return project(turned, passed_on((*left.schema, *right.schema)))
 
 
 def _key(sides: _Sides, part: exp.Expr, context: Context) -> tuple[str, str] | None:

@@ -33,9 +33,9 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from cluster.language.acquisition import LEAVE_OUT, OWN, with_sources
-from cluster.language.algebra import Node, Source
 from cluster.language.quantities import duration_us, read_quantity
-from cluster.language.stream_reading import History
+from cluster.operators import Node, Source
+from cluster.operators.source import History
 
 if TYPE_CHECKING:
     from cluster.language.context import Context

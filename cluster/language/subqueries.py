@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from cluster.language.algebra import Node, schema_of
 from cluster.language.expressions import Checker
 from cluster.language.further_out import further_out, paired
 from cluster.language.grouping import aggregates_in, group, with_parts_replaced
-from cluster.language.plans import never_null, renamed_apart, single_row
 from cluster.language.scope import ScopeColumn, ScopeItem
 from cluster.language.stars import is_star, shown_by_star
 from cluster.language.syntax import Slot, conjuncts, holds_query, own_columns, slot_for
 from cluster.language.typing_rules import Typed
 from cluster.language.validities import both_ends
+from cluster.operators import Node
+from cluster.operators.projections import renamed_apart
 from cluster.scalars.scalar_function import Family
 
 if TYPE_CHECKING:
@@ -97,13 +97,13 @@ class Subqueries:
                 return inner.correlated(query, left, outer, (node, scope), (inside, across), value=value)
         context = self.translator.context
         node = self.translator.query(whole)
-        columns = schema_of(node)
+        columns = node.schema
         if value and len(columns) != 1:
             raise context.error(query, f"this subquery must select one column, but selects {len(columns)}")
-        certain = columns[0].name in never_null(node)
-        single = single_row(node) or _is_one_group(query)
-        node, _ = renamed_apart(node, [column.name for column in schema_of(left)])
-        column = schema_of(node)[0]
+        certain = columns[0].name in node.never_null
+        single = node.single_row or _is_one_group(query)
+        node, _ = renamed_apart(node, [column.name for column in left.schema])
+        column = node.schema[0]
         reference = exp.column(column.name, quoted=True)
         found = Typed(reference, column.type, column.unit, nullable=not certain) if value else None
         return Operand(node, found, (), single)
@@ -138,7 +138,7 @@ class Subqueries:
         aggregated = value and bool(aggregates_in(items[0]))
         if aggregated:
             node, scope, items, across = self._aggregated(node, scope, items, across)
-        node, names = renamed_apart(node, [column.name for column in schema_of(left)])
+        node, names = renamed_apart(node, [column.name for column in left.schema])
         items, across = ([_slots_renamed(each, names) for each in part] for part in (items, across))
         joint = Checker(replace(scope.renamed(names), outer=outer), context)
         correlation = tuple(joint.check_as(each, Family.BOOLEAN).expression for each in across)
@@ -166,14 +166,14 @@ class Subqueries:
         if aggregated:
             values = tuple(
                 ScopeColumn("", each.name, each.type, each.unit)
-                for each in schema_of(node)
+                for each in node.schema
                 if each.name in pairs.names.values()
             )
             scope = replace(scope, items=(*scope.items, ScopeItem(None, values)))
             keys = [slot_for(each.internal, select) for each in values]
             grouped = group(node, scope, context, keys=keys, expressions=items)
             node, scope, items = grouped.node, grouped.scope, [*grouped.expressions]
-        node, names = renamed_apart(node, [column.name for column in schema_of(around[0])])
+        node, names = renamed_apart(node, [column.name for column in around[0].schema])
         items = [_slots_renamed(each, names) for each in items]
         found = Checker(scope.renamed(names), context).check(items[0]) if value else None
         return Operand(node, found, pairs.equal, aggregated)

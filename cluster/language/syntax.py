@@ -7,7 +7,7 @@ from typing import Any, ClassVar, TypeVar
 
 from sqlglot import exp
 
-from cluster.language.columns import RankFunction
+from cluster.operators.columns import RankFunction
 
 
 class Quantity(exp.Expression):

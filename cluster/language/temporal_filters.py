@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from cluster.expressions.timestamps import LONGEST_INTERVAL_US, interval_us
-from cluster.language.algebra import TimeWindow
 from cluster.language.conditions import SWAPPED
 from cluster.language.scope import Scope
 from cluster.language.stamps import NOWS, UNTIL, refuse_now
 from cluster.language.syntax import QUERIES, IntervalLiteral, conjuncts
 from cluster.language.time_literals import interval_literal
 from cluster.language.validity_syntax import ValidClause
+from cluster.operators import TimeWindow
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -7,18 +7,21 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from cluster.language.algebra import Node, Project, Ranked, schema_of
-from cluster.language.columns import Ordering, Output
 from cluster.language.expressions import Checker
-from cluster.language.plans import passed_on, plain_column, project, scalar_of, unique_columns
-from cluster.language.scope import Names, Scope, ScopeColumn, ScopeItem
+from cluster.language.scope import Scope, ScopeColumn, ScopeItem
 from cluster.language.syntax import OrderKey, TopClause
+from cluster.language.typing_rules import scalar_of
+from cluster.operators import Node, Project, Ranked
+from cluster.operators.columns import Ordering, Output
+from cluster.operators.projections import project
+from cluster.operators.scalar_expressions import passed_on, plain_column
+from cluster.operators.unique_names import Names
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from cluster.language.columns import Scalar
     from cluster.language.context import Context
+    from cluster.operators.columns import Scalar
 
 MOST_ROWS = 2**60
 """The largest number of rows."""
@@ -78,7 +81,7 @@ def top_of_columns(node: Node, top: TopClause, context: Context) -> Node:
     FjordSqlError
         If a key or a number of the clause is wrong.
     """
-    schema = schema_of(node)
+    schema = node.schema
     columns = tuple(ScopeColumn(each.name, each.name, each.type, each.unit) for each in schema)
     keys = order_keys(top.expressions, [each.name for each in schema], context)
     checker = Checker(Scope((ScopeItem(None, columns),)), context)
@@ -113,7 +116,7 @@ def top_rows(node: Node, outputs: Sequence[Output], keys: Iterable[Key], checker
     names = {each.column for each in order}
     everything = {each.name for each in outputs} <= names
     known = {plain_column(each.scalar) for each in computed.outputs if each.name in names}
-    unique = unique_columns(node)
+    unique = node.unique_columns
     if not everything and (unique is None or not unique <= known):
         warn_of_ties(top.expressions, context)
     offset, limit = (_count(top, part, context) for part in ("offset", "limit"))
@@ -123,7 +126,7 @@ def top_rows(node: Node, outputs: Sequence[Output], keys: Iterable[Key], checker
     most = None if limit is None else min(above + limit, MOST_ROWS)
     below = project(node, computed.outputs)
     found = Ranked(below, (), once((*order, *map(_ascending, outputs))), above=above, most=most)
-    return project(found, passed_on(schema_of(Project(node, tuple(outputs)))))
+    return project(found, passed_on(Project(node, tuple(outputs)).schema))
 
 
 class Computed:

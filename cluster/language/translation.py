@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from cluster.language.acquisition import refuse_lifetimes_without_streams
-from cluster.language.algebra import schema_of
-from cluster.language.bounds import OPERATOR_WORDS, unbounded_operator
 from cluster.language.catalog import BaseStream, Catalog, DerivedStream
 from cluster.language.comments import without_comments
 from cluster.language.comparisons import value_of
@@ -19,7 +17,6 @@ from cluster.language.errors import FjordSqlError, suggest
 from cluster.language.function_statements import CreateFunction, DropFunction, create_function
 from cluster.language.ignored_syntax import refuse_ignored_syntax
 from cluster.language.nesting import FLATTER, TOO_DEEP
-from cluster.language.plans import reads_relations_only, shown
 from cluster.language.rank_bounds import with_rank_bounds
 from cluster.language.readable_text import readable
 from cluster.language.relation_statements import CreateRelation, DropRelation, create_relation
@@ -38,13 +35,16 @@ from cluster.language.syntax import (
 )
 from cluster.language.type_words import column_type
 from cluster.language.validities import with_own_functions
-from cluster.language.walks import levels
+from cluster.operators import Aggregate, Distinct, Ranked
+from cluster.operators.projections import reads_relations_only, shown
+from cluster.operators.unbounded import unbounded_operator
+from cluster.operators.walks import levels
 from protocols.errors import FjordError
 from protocols.wire.streams import LONGEST_UNIT, MOST_FIELDS, Field, FieldType, StreamSchema
 
 if TYPE_CHECKING:
-    from cluster.language.algebra import Node
-    from cluster.language.columns import Schema
+    from cluster.operators import Node
+    from cluster.operators.columns import Schema
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,7 +204,7 @@ def _translated(tree: exp.Expr, statement: exp.Expr, context: Context, *, shows:
         context.outermost = unparenthesised(tree) if shows else None
         node = with_rank_bounds(Translator(context).query(tree))
         warn_of_hidden_quality(node, context)
-        columns = schema_of(node)
+        columns = node.schema
         node = shown(node) if shows else node
         deepest = levels(node)
     except RecursionError:
@@ -298,14 +298,14 @@ def _refuse_unbounded(node: Node, tree: exp.Expr, context: Context) -> None:
     operator = unbounded_operator(node)
     if operator is None:
         return
-    if operator == OPERATOR_WORDS["Distinct"] and tree.find(exp.Distinct) is None:
+    if operator == Distinct.written_as and tree.find(exp.Distinct) is None:
         several = tree.find(exp.SetOperation) is not None
         operator = "UNION, EXCEPT or INTERSECT without ALL" if several else "a subquery in a condition"
     window = next((each for each in tree.find_all(StreamWindow) if each.args.get("this") is None), None)
     hint = "give the window a size, for example RANGE 1 DAY"
-    if operator == OPERATOR_WORDS["Aggregate"]:
+    if operator == Aggregate.written_as:
         hint += ", or let it begin anew: WINDOW(RESET EVERY 1 DAY); SUM(x) OVER (ORDER BY STAMP()) is a running sum"
-    if operator == OPERATOR_WORDS["Ranked"]:
+    if operator == Ranked.written_as:
         hint += ", or keep the first rows only: LIMIT 3, or a condition on ROW_NUMBER() such as place <= 3"
     raise context.error(
         window or tree, f"{operator} over an unbounded window would have to remember every tuple for ever", hint

@@ -1,17 +1,20 @@
-"""How types and units combine. Pure, without names and positions."""
+"""How types and units combine, and checked expressions as plans hold them. Pure, without names and positions."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from sqlglot import exp
+
+from cluster.expressions.nodes import bare
+from cluster.expressions.reading import expression_of
+from cluster.operators.columns import Scalar
 from cluster.scalars.scalar_function import FAMILY_OF, Family
 from protocols.wire.streams import FieldType
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-
-    from sqlglot import exp
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,3 +84,21 @@ def clashing_units(operands: Iterable[Typed]) -> tuple[str, str] | None:
     """Return two different units among `operands`, which should not be added or compared, or None."""
     units = sorted({operand.unit for operand in operands if operand.unit})
     return (units[0], units[1]) if len(units) > 1 else None
+
+
+def scalar_of(typed: Typed, type_: FieldType) -> Scalar:
+    """Return a checked expression in the form that plans hold; outer parentheses have no meaning and are removed."""
+    return Scalar(bare(expression_of(typed.expression)), type_)
+
+
+def conjunction(parts: list[exp.Expr]) -> Scalar:
+    """Return the expression that all of `parts` are true."""
+    if len(parts) == 1:
+        alone = parts[0].unnest() if isinstance(parts[0], exp.Paren) else parts[0]
+        return Scalar(expression_of(alone), FieldType.BOOLEAN)
+    built: exp.Expr | None = None
+    for part in parts:
+        safe = exp.Paren(this=part) if isinstance(part, exp.Or) else part
+        built = safe if built is None else exp.And(this=built, expression=safe)
+    assert built is not None  # noqa: S101 - callers have at least one part
+    return Scalar(expression_of(built), FieldType.BOOLEAN)

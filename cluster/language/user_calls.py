@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from cluster.expressions.user_functions import call_tree
+from cluster.expressions.called_functions import call_tree
 from cluster.language.arguments import called, without_distinct
 from cluster.language.calls import unsupported
 from cluster.language.typing_rules import Typed

@@ -12,10 +12,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from sqlglot import exp
 
-from cluster.language.algebra import Node, Relation, UntilNext, schema_of
-from cluster.language.instants import is_instantaneous
 from cluster.language.quantities import duration_us, read_quantity, read_real
-from cluster.language.scope import unique_name
 from cluster.language.syntax import Changes, StreamItem, span_of
 from cluster.language.validity_syntax import (
     INTERVAL_SHAPES,
@@ -32,6 +29,8 @@ from cluster.language.validity_syntax import (
     is_interval,
 )
 from cluster.language.window_clauses import keys_of
+from cluster.operators import Node, Relation, UntilNext
+from cluster.operators.unique_names import unique_name
 from cluster.scalars.scalar_function import Family
 
 if TYPE_CHECKING:
@@ -74,7 +73,7 @@ def held(node: Node, item: StreamItem, context: Context, *, read: bool) -> tuple
     if isinstance(node, Relation):
         reason = f"{node.name} is a relation: its rows have no stamps"
         raise context.error(clause, reason, "VALID UNTIL NEXT stands behind a stream")
-    if not is_instantaneous(node):
+    if not node.is_instantaneous:
         reason = "VALID UNTIL NEXT goes by the stamps of tuples, but what is here lasts longer than an instant"
         hint = "put it behind the stream itself, or behind ISTREAM(...), which takes a row once, where it begins"
         raise context.error(clause, reason, hint)
@@ -89,7 +88,7 @@ def held(node: Node, item: StreamItem, context: Context, *, read: bool) -> tuple
         raise context.error(clause, reason, f"write how long a tuple holds at most: {VALID_SHAPE}")
     if not read:
         return UntilNext(node, keys, longest_us), None
-    names = [column.name for column in schema_of(node)]
+    names = [column.name for column in node.schema]
     begin = unique_name("fjord_valid_begin", names)
     bounds = begin, unique_name("fjord_valid_end", [*names, begin])
     return UntilNext(node, keys, longest_us, bounds, not windowed), bounds

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 from msgspec import UNSET
 
-from cluster.language.algebra import Aggregate, Node, Ranked, TimeWindow, WindowBounds
 from cluster.language.session_bounds import check_bound, check_groups, session_below, session_bound, with_stamps
 from cluster.language.syntax import TimeFunction, WindowBound, slot_for
-from cluster.language.walks import below_filters
-from cluster.language.window_shapes import Grid, Span
+from cluster.operators import Aggregate, Node, Ranked, TimeWindow, WindowBounds
+from cluster.operators.walks import below_filters
+from cluster.operators.window_shapes import Grid, Span
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
     from sqlglot import exp
 
-    from cluster.language.algebra import SessionWindow
-    from cluster.language.columns import AggregateCall
     from cluster.language.context import Context
     from cluster.language.operand_checks import OperandChecker
-    from cluster.language.scope import Names
+    from cluster.operators import SessionWindow
+    from cluster.operators.columns import AggregateCall
+    from cluster.operators.unique_names import Names
 
 SHAPE = "SELECT WINDOW_END() AS until, COUNT(*) AS n FROM stream WINDOW(RANGE 5 MINUTES SLIDE 5 MINUTES)"
 

@@ -6,7 +6,13 @@ from collections.abc import Collection, Iterable
 
 from sqlglot import exp
 
-from cluster.language.algebra import (
+from cluster.language.calendar_windows import reset_window, sliding_grid, warn_of_weeks
+from cluster.language.context import Context
+from cluster.language.errors import suggest
+from cluster.language.quantities import duration_us, read_quantity, row_count, written
+from cluster.language.range_clauses import granule, in_steps, row_bound, window_size
+from cluster.language.syntax import StreamItem, StreamWindow
+from cluster.operators import (
     Aggregate,
     CountWindow,
     Distinct,
@@ -18,15 +24,8 @@ from cluster.language.algebra import (
     Ranked,
     SessionWindow,
     TimeWindow,
-    schema_of,
 )
-from cluster.language.calendar_windows import reset_window, sliding_grid, warn_of_weeks
-from cluster.language.context import Context
-from cluster.language.errors import suggest
-from cluster.language.quantities import duration_us, read_quantity, row_count, written
-from cluster.language.range_clauses import granule, in_steps, row_bound, window_size
-from cluster.language.syntax import StreamItem, StreamWindow
-from cluster.language.window_shapes import DEFAULT_LONGEST_US, Session
+from cluster.operators.window_shapes import DEFAULT_LONGEST_US, Session
 
 
 def windowed(node: Node, item: StreamItem, context: Context) -> Node:
@@ -145,7 +144,7 @@ def key_of(key: exp.Expr, node: Node, context: Context, words: str = "PARTITION 
         hint = "a window is partitioned by columns of the stream before it"
         hint = hint if words == "PARTITION BY" else "name columns of the stream before it"
         raise context.error(key, f"{words} takes columns as they are", hint)
-    names = [column.name for column in schema_of(node)]
+    names = [column.name for column in node.schema]
     found = next((name for name in names if name.casefold() == key.name.casefold()), None)
     if found is None:
         raise context.error(key, f"there is no column {key.name!r}", suggest(key.name, names, what="columns are"))

@@ -6,20 +6,20 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from cluster.language.algebra import Zip, schema_of
 from cluster.language.from_items import FromItem
-from cluster.language.instants import is_instantaneous
 from cluster.language.joins import with_nulls
-from cluster.language.plans import renamed_apart
-from cluster.language.scope import Scope, ScopeColumn, ScopeItem, unique_name
+from cluster.language.scope import Scope, ScopeColumn, ScopeItem
 from cluster.language.stamp_joins import bounds_us, joined_by_stamps
 from cluster.language.syntax import StampJoin, ZipJoin, conjuncts, is_comma
 from cluster.language.words import NEAR_SHAPE
+from cluster.operators import Zip
+from cluster.operators.projections import renamed_apart
+from cluster.operators.unique_names import unique_name
 from protocols.wire.streams import FieldType
 
 if TYPE_CHECKING:
-    from cluster.language.algebra import ZipKind
     from cluster.language.context import Context
+    from cluster.operators import ZipKind
 
 APART = "apart_us"
 """The column with the stamp on the right minus that on the left; behind a number if the name is taken."""
@@ -70,7 +70,7 @@ def zip_items(
 
 def _warn_of_equal_stamps(left: FromItem, right: FromItem, join: exp.Expr, context: Context) -> None:
     """Warn of a condition on both stamps that looks like an interval join, but joins at equal stamps."""
-    if left.static or right.static or not (is_instantaneous(left.node) and is_instantaneous(right.node)):
+    if left.static or right.static or not (left.node.is_instantaneous and right.node.is_instantaneous):
         return
     select = join.find_ancestor(exp.Select)
     where = select.args.get("where") if select is not None else None
@@ -104,7 +104,7 @@ def _check_instants(item: FromItem, syntax: exp.Expr, what: str, context: Contex
     if item.static:
         reason = f"{what} pairs tuples by their stamps, but the rows of a relation have none"
         raise context.error(syntax, reason, "join it with JOIN or LEFT JOIN behind the streams")
-    if not is_instantaneous(item.node):
+    if not item.node.is_instantaneous:
         raise context.error(
             syntax,
             f"{what} pairs tuples by their stamps, but what is here lasts longer than an instant",
@@ -115,10 +115,10 @@ def _check_instants(item: FromItem, syntax: exp.Expr, what: str, context: Contex
 def _zipped(left: FromItem, right: FromItem, join: ZipJoin, context: Context) -> FromItem:
     kind = KINDS[join.args["side"]]
     low_us, high_us = bounds_us(join.args.get("within"), context)
-    node, names = renamed_apart(right.node, [column.name for column in schema_of(left.node)])
+    node, names = renamed_apart(right.node, [column.name for column in left.node.schema])
     scopes = [left.scopes, tuple(scope.renamed(names) for scope in right.scopes)]
     keys = _keys(join.args.get("on"), scopes, context)
-    columns = (*schema_of(left.node), *schema_of(node))
+    columns = (*left.node.schema, *node.schema)
     visible = [column.visible for side in scopes for scope in side for column in scope.columns]
     apart = unique_name(APART, [*(column.name for column in columns), *visible])
     zipped = Zip(left.node, node, tuple(keys), low_us, high_us, kind, apart)

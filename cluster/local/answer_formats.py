@@ -12,10 +12,10 @@ import polars as pl
 
 from cluster.fjord.batch import NEVER, instant_text
 from cluster.fjord.scalars import POLARS_TYPES
-from cluster.language.columns import Schema
-from cluster.language.window_shapes import Grid
 from cluster.local.growing_table import GrowingTable, cell_text
 from cluster.local.window_column import heading_of, window_text
+from cluster.operators.columns import Schema
+from cluster.operators.window_shapes import Grid
 from protocols.wire.streams import FieldType
 
 NO_TYPES: Mapping[str, FieldType] = MappingProxyType({})

@@ -27,13 +27,13 @@ from cluster.fjord.measured_nodes import logical_kind, measured_nodes
 from cluster.fjord.measured_pair_shares import measured_pair_shares
 from cluster.fjord.operator_statistics import Rates
 from cluster.fjord.stored_rows import RowsInMemory
-from cluster.language.algebra import Node
 from cluster.language.catalog import BaseStream, Catalog, StaticRelation
-from cluster.language.columns import Column
 from cluster.language.translation import translate
 from cluster.local.engine import Arrival, LocalEngine
 from cluster.local.memory_tables import MemoryTables, RelationRows
 from cluster.local.price_workloads import LOADS, WORKLOADS, Load, written
+from cluster.operators import Node
+from cluster.operators.columns import Column
 from cluster.physical.lowering import lower
 from cluster.physical.nodes import Fragment, OperatorNode
 from cluster.physical.operations import Exchange, GroupedFilter, Join, Lookup, Project, Reorder, Scan, Sink

@@ -7,11 +7,11 @@ from collections.abc import Iterator, Mapping
 import polars as pl
 
 from cluster.fjord.batch import START, instant_text
-from cluster.language.algebra import Node, Project, SessionWindow, Source
 from cluster.language.quantities import written
-from cluster.language.walks import nodes_of
-from cluster.language.window_shapes import DEFAULT_LONGEST_US
 from cluster.local.tried_query import StreamFiles
+from cluster.operators import Node, Project, SessionWindow, Source
+from cluster.operators.walks import nodes_of
+from cluster.operators.window_shapes import DEFAULT_LONGEST_US
 
 
 def warnings_of_time(node: Node, files: Mapping[str, StreamFiles]) -> Iterator[str]:

@@ -25,8 +25,8 @@ from cluster.fjord.stateless_host import StatelessHost
 from cluster.fjord.stored_rows import StoredRows, read_together
 from cluster.fjord.stream_scan import StreamScan
 from cluster.fjord.upstream_dataflow import UpstreamDataflow
-from cluster.language.stream_reading import History
 from cluster.local.memory_tables import MemoryStore, MemoryTables
+from cluster.operators.source import History
 from cluster.physical.beginnings import beginning_us, unbegun_streams
 from cluster.physical.lowering import lower
 from cluster.physical.nodes import NOTHING, Fragment, Host

@@ -9,7 +9,10 @@ import polars as pl
 
 from cluster.expressions.nodes import Column
 from cluster.fjord.batch import START
-from cluster.language.algebra import (
+from cluster.language.sequences import tie_warning
+from cluster.language.window_clauses import count_warning
+from cluster.local.tried_query import StreamFiles
+from cluster.operators import (
     AntiJoin,
     CountWindow,
     Difference,
@@ -24,11 +27,8 @@ from cluster.language.algebra import (
     SemiJoin,
     Source,
 )
-from cluster.language.algebra import Sequence as OrderedTuples
-from cluster.language.sequences import tie_warning
-from cluster.language.walks import nodes_of
-from cluster.language.window_clauses import count_warning
-from cluster.local.tried_query import StreamFiles
+from cluster.operators import Sequence as OrderedTuples
+from cluster.operators.walks import nodes_of
 
 _Meeting = Join | SemiJoin | AntiJoin | Difference | Intersection
 _MEETS = {

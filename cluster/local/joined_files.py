@@ -9,12 +9,12 @@ import polars as pl
 
 from cluster.fjord.batch import ALWAYS, START
 from cluster.fjord.scalars import POLARS_TYPES
-from cluster.language.columns import Column, Schema
 from cluster.local.errors import TableFileError
 from cluster.local.stream_files import BATCH_ROWS, StreamFile, schema_of_fields
 from cluster.local.table_files import TableFile
 from cluster.local.text_cells import why_text
 from cluster.local.time_units import doubts
+from cluster.operators.columns import Column, Schema
 from protocols.wire.streams import FieldType, StreamSchema
 
 

@@ -11,8 +11,7 @@ from cluster.errors import PlanError
 from cluster.fjord.batch import ALWAYS
 from cluster.fjord.operators.lookup import LookupTable, Parts, UnreadableRelationError
 from cluster.fjord.snapshot_evaluation import evaluate_snapshot
-from cluster.language.algebra import Node, Relation
-from cluster.plan.relations_read import relations_of
+from cluster.operators import Node, Relation
 from cluster.scalars.real_values import settled_scan
 from protocols.wire.streams import FieldType
 
@@ -62,7 +61,7 @@ class MemoryTables:
             If one of its relations has no rows yet.
         """
         del key
-        relations = relations_of(table)
+        relations = table.relations
         begins = {each: self._begins(each, streams) for each in relations}
         changes = {since for known in begins.values() for since in known if first_us < since <= last_us}
         return [

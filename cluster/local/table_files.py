@@ -9,7 +9,6 @@ from pathlib import Path
 
 import polars as pl
 
-from cluster.language.columns import Column, Schema
 from cluster.local.column_names import column_key, fault_of_column, renamed
 from cluster.local.column_values import read_as_a_whole, read_column, type_of, without_values
 from cluster.local.csv_files import USUAL_STYLE, CsvStyle, numbered_records, scan_csv, style_of
@@ -17,6 +16,7 @@ from cluster.local.errors import SHOWN_ROWS, TableFileError, explained
 from cluster.local.file_instants import written_instants
 from cluster.local.json_line_files import numbered_objects, scan_json_lines
 from cluster.local.opened_files import GZIP, open_bytes
+from cluster.operators.columns import Column, Schema
 from protocols.text.plain_text import printable
 from protocols.wire.names import folded, normal
 from protocols.wire.streams import FieldType

@@ -14,10 +14,7 @@ from cluster.fjord.batch import NEVER, START
 from cluster.fjord.kinds import ERROR
 from cluster.fjord.stored_rows import RowsInMemory
 from cluster.fjord.text_growth import check_text
-from cluster.language.algebra import Node, Source, schema_of
 from cluster.language.catalog import StaticRelation
-from cluster.language.columns import Schema
-from cluster.language.walks import nodes_of
 from cluster.language.window_bounds import grid_of_answers
 from cluster.local.cut_by_time import warnings_of_time
 from cluster.local.engine import Arrival, LocalEngine
@@ -26,12 +23,14 @@ from cluster.local.memory_tables import MemoryTables, RelationRows
 from cluster.local.stream_files import BATCH_ROWS
 from cluster.local.table_files import TableFile
 from cluster.local.tried_query import Files, translate_over
+from cluster.operators import Node, Source
+from cluster.operators.columns import Schema
+from cluster.operators.walks import nodes_of
 from cluster.physical.lowering import lower
 from cluster.physical.nodes import NOTHING
 from cluster.physical.rules.pipelines import stored_columns
 from cluster.plan.epoch import Plan, PlannedQuery
 from cluster.plan.history import sources_with_history
-from cluster.plan.relations_read import relations_of
 from cluster.plan.rewrite import rewrite
 from cluster.plan.sized import sized
 
@@ -82,7 +81,7 @@ class Trial:
             check_rows(NOTHING, lower(plan), planned.identity, {}, RowLimits())
         except RowLimitError as error:
             raise PlanError(error.message, hint=error.way_out) from None
-        self.columns: Schema = schema_of(chosen)
+        self.columns: Schema = chosen.schema
         self.grid = grid_of_answers(query.node)
         self.types = {each.name: each.type for each in query.columns}
         self.warnings = [*query.warnings, *tried.untyped, *tried.renamed]
@@ -185,7 +184,7 @@ def in_step(reading: Mapping[str, Iterator[pl.DataFrame]]) -> Iterator[tuple[dic
 
 def relations_of_plan(node: Node) -> frozenset[StaticRelation]:
     """Return the relations that a plan reads, as the catalog has them."""
-    return frozenset(StaticRelation(each.name, each.identity, each.columns) for each in relations_of(node))
+    return frozenset(StaticRelation(each.name, each.identity, each.columns) for each in node.relations)
 
 
 def _columns_read(node: Node, stream: str) -> Collection[str]:

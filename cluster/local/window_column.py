@@ -15,7 +15,7 @@ import numpy as np
 
 from cluster.fjord.batch import instant_text
 from cluster.fjord.window_boundaries import windows_at
-from cluster.language.window_shapes import Grid
+from cluster.operators.window_shapes import Grid
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -35,7 +35,7 @@ def window_text(grid: Grid, start_us: int, end_us: int) -> str:
     start_us, end_us
         When the row is valid, in microseconds since 1970.
 
-    >>> from cluster.language.window_shapes import Span
+    >>> from cluster.operators.window_shapes import Span
     >>> window_text(Grid(Span("us", 60_000_000), size=Span("us", 60_000_000)), 59_999_999, 119_999_999)
     '1970-01-01 00:00 - 00:01'
     """

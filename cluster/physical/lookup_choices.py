@@ -8,14 +8,15 @@ from collections.abc import Mapping
 from cluster.errors import PlanError
 from cluster.expressions.conditions import equal_sides
 from cluster.expressions.nodes import Column
-from cluster.language.algebra import Node, TableLookup, schema_of
+from cluster.operators import Node, TableLookup
+from cluster.operators.lookup import lookup_words
+from cluster.operators.scalar_expressions import columns_of, conjuncts_of
 from cluster.physical.lowering import lower_alone
 from cluster.physical.nodes import Fragment
 from cluster.physical.operations import Exchange, Held, Lookup, Reorder
-from cluster.plan.explain import described_lookup
-from cluster.plan.expressions import columns_of, conjuncts_of, joins_by_equality
+from cluster.plan.expressions import joins_by_equality
 from cluster.plan.lookup_order import partners_of
-from cluster.plan.relations_read import RelationSize, relations_of, slices_of
+from cluster.plan.relations_read import RelationSize, slices_of
 from protocols.text.byte_sizes import format_byte_size
 
 
@@ -39,8 +40,8 @@ def lookup_choices(node: Node, sizes: Mapping[str, RelationSize], *, memory_byte
         return ""  # another section of EXPLAIN has the reason
     lines: list[str] = []
     for lookup, spread in _lookups(fragment).items():
-        lines.append(f"  {described_lookup(lookup)}")
-        found = [(each.name, sizes.get(each.identity)) for each in relations_of(lookup.table)]
+        lines.append(f"  {lookup_words(lookup)}")
+        found = [(each.name, sizes.get(each.identity)) for each in lookup.table.relations]
         lines += [f"    {name}: {_size(size)}" for name, size in found]
         partners = partners_of(lookup, sizes)
         if lookup.kind in ("inner", "left") and math.isfinite(partners):
@@ -94,7 +95,7 @@ def _choice(lookup: TableLookup, total: int, memory_bytes: int, buckets: int, *,
 
 def _key(lookup: TableLookup) -> str | None:
     """Return the column of the table that is looked up by equality."""
-    right = frozenset(column.name for column in schema_of(lookup.table))
+    right = frozenset(column.name for column in lookup.table.schema)
     for part in conjuncts_of(lookup.predicate):
         left = columns_of(part) - right
         if left and joins_by_equality(part, left, right):

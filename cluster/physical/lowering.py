@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 
 from msgspec.structs import replace
 
-from cluster.language.algebra import Node
+from cluster.operators import Node
 from cluster.physical.nodes import NOTHING, Fragment, PhysicalPlan, Subscriber
 from cluster.physical.rules.folded_queries import FoldedQuery
 from cluster.physical.rules.shared_extents import CoalescingQuery

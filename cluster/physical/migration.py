@@ -15,11 +15,10 @@ import math
 from msgspec import UNSET
 
 from cluster.errors import PlanError
-from cluster.language.algebra import Granularity, Node, TimeWindow, schema_of
-from cluster.language.walks import nodes_of, streams_of
-from cluster.language.window_shapes import END_OF_TIME_US
-from cluster.physical.reach import UnboundedPlanError, delay_us, published_us, reach_us
-from cluster.physical.whole_rows import interval_shape
+from cluster.operators import Granularity, Node, TimeWindow
+from cluster.operators.errors import UnboundedPlanError
+from cluster.operators.walks import nodes_of
+from cluster.operators.window_shapes import END_OF_TIME_US
 from cluster.plan.epoch import Handover
 from cluster.plan.history import EVER_US, has_own_beginning
 from cluster.plan.pane_families import differ_in_families_only
@@ -55,12 +54,12 @@ class Migration:
         _check_alike(old, new)
         if deadline_us is not None and deadline_us <= 0:
             raise MigrationRefusedError("a deadline is a time after the last tuple that was read: more than nothing")
-        shape = interval_shape(old)
-        alike = differ_in_families_only(old, new) if shape is None else shape == interval_shape(new)
+        shape = old.interval_shape()
+        alike = differ_in_families_only(old, new) if shape is None else shape == new.interval_shape()
         self.cut = not alike
         """Whether rows are cut at the instant; those that go on in both plans are put together again."""
         try:
-            self.delay_us = delay_us(old)
+            self.delay_us = old.delay_us()
             """How far the answers of the old plan may be behind its streams; where both put rows together, of both."""
         except UnboundedPlanError as error:
             raise MigrationRefusedError(
@@ -68,7 +67,7 @@ class Migration:
                 "the present plan has answered everything before another one"
             ) from error
         try:
-            self.reach_us = reach_us(new)
+            self.reach_us = new.reach_us()
             """How far behind the last tuple read the instant is: where the new plan is full, and all rows that the old
             plan has published with their ends have ended, if rows are cut."""
         except UnboundedPlanError as error:
@@ -111,7 +110,7 @@ class Migration:
 def _published_us(old: Node) -> int:
     """Return how long after the last stamp read rows end that have been published: they cannot be cut any more."""
     try:
-        return published_us(old)
+        return old.published_us()
     except UnboundedPlanError as error:
         raise MigrationRefusedError(
             f"the query cannot go on with another plan: {error.message}, so that no row of it can be cut"
@@ -123,17 +122,17 @@ def _delay_of_halves(delay_us_of_old: int, new: Node) -> int:
     if not delay_us_of_old:
         return 1  # those of the old plan have flowed before; the new one knows its own behind the instant, not at it
     try:
-        return max(delay_us_of_old, delay_us(new))
+        return max(delay_us_of_old, new.delay_us())
     except UnboundedPlanError:
         return delay_us_of_old
 
 
 def _check_alike(old: Node, new: Node) -> None:
     """Raise unless two plans are plans of one query, and can run beside each other."""
-    columns, others = ([(each.name, each.type) for each in schema_of(plan)] for plan in (old, new))
+    columns, others = ([(each.name, each.type) for each in plan.schema] for plan in (old, new))
     if columns != others:
         raise MigrationRefusedError("the query cannot go on with this plan: its rows have other columns")
-    if streams_of(old) != streams_of(new):
+    if old.streams != new.streams:
         raise MigrationRefusedError("the query cannot go on with this plan: it reads other streams")
     if has_own_beginning(new):
         raise MigrationRefusedError("the query cannot go on with this plan: it reads a past, or rows of relations")
@@ -142,7 +141,7 @@ def _check_alike(old: Node, new: Node) -> None:
             "the query cannot go on with this plan: plans with state and without are run by different Spark queries, "
             "whose answers have no common order"
         )
-    if is_pipeline(old) and interval_shape(old) != interval_shape(new):
+    if is_pipeline(old) and old.interval_shape() != new.interval_shape():
         raise MigrationRefusedError(
             "the query cannot go on with this plan: it has another window, and keeps no state in which answers could "
             "wait for those of the present plan"

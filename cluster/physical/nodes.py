@@ -19,10 +19,10 @@ from typing import Literal
 import msgspec
 from msgspec.structs import replace
 
-from cluster.language.algebra import Node
-from cluster.language.columns import AggregateCall, Scalar
-from cluster.language.extents import Coalescing
 from cluster.layered_map import LayeredMap
+from cluster.operators import Node
+from cluster.operators.columns import AggregateCall, Scalar
+from cluster.operators.extent import Coalescing
 from cluster.physical.operations import (
     Exchange,
     Filter,
@@ -39,7 +39,6 @@ from cluster.physical.subscriber_tally import SubscriberTally
 from cluster.plan.epoch import Handover
 from cluster.plan.history import EVER_US
 from cluster.plan.pipelines import is_pipeline
-from cluster.plan.relations_read import relations_of
 from protocols.wire.demands import QueryDemand
 
 
@@ -254,6 +253,15 @@ class Fragment(msgspec.Struct, frozen=True, dict=True):
                 found[node.id] = node
         return tuple(node for node in found.values() if not isinstance(node.operation, Sink))
 
+    @property
+    def late_nodes(self) -> tuple[OperatorNode, ...]:
+        """The nodes that answer rows after their beginning is certain; inputs come first."""
+        late: dict[str, OperatorNode] = {}
+        for node in self.behind:
+            if node.operation.holds_rows_back or any(each in late for each in node.inputs):
+                late[node.id] = node
+        return tuple(late.values())
+
     @cached_property
     def next_to_scan(self) -> tuple[OperatorNode, ...]:
         """The nodes next to its scans, with the exchanges or, if there are none, the sink."""
@@ -282,7 +290,7 @@ class Fragment(msgspec.Struct, frozen=True, dict=True):
     def relations(self) -> frozenset[str]:
         """Identities of the relations that it reads."""
         tables = (node.operation.table.table for node in self.nodes if isinstance(node.operation, Lookup | Held))
-        return frozenset(each.identity for table in tables for each in relations_of(table))
+        return frozenset(each.identity for table in tables for each in table.relations)
 
     @cached_property
     def beginnings(self) -> Mapping[str, int]:

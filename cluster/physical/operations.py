@@ -5,48 +5,102 @@ Plain data. The name of a kind in ids of state never changes: running state is f
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, final, get_args
 
 import msgspec
 
-from cluster.language.algebra import TableLookup, ZipKind
-from cluster.language.columns import (
-    AggregateCall,
-    Ordering,
-    Output,
-    RankFunction,
-    Scalar,
-    Schema,
-)
-from cluster.language.extents import Coalescing
-from cluster.language.kept_tuples import KeptTuples
-from cluster.language.row_patterns import RowPattern
-from cluster.language.sequence_calls import SequenceCall
-from cluster.language.stream_reading import Detector, History
-from cluster.language.window_shapes import Grid, Session
+from cluster.operators.aggregate import aggregate_words
+from cluster.operators.changes import ChangesOperation as Changes
+from cluster.operators.columns import AggregateCall, Output, Schema
+from cluster.operators.count_window import CountWindowOperation as CountWindow
+from cluster.operators.count_window import count_window_words
+from cluster.operators.difference import DifferenceOperation as Difference
+from cluster.operators.difference import IntersectionOperation as Intersection
+from cluster.operators.distinct import DistinctOperation as Distinct
+from cluster.operators.extent import ExtentOperation as Extent
+from cluster.operators.filter import FilterOperation as Filter
+from cluster.operators.filter import PerQueryFilterOperation as PerQueryFilter
+from cluster.operators.granularity import GranularityOperation as Granularity
+from cluster.operators.held import HeldOperation as Held
+from cluster.operators.join import JoinOperation as Join
+from cluster.operators.kept_extent import KeptExtentOperation as KeptExtent
+from cluster.operators.lookup import LookupOperation as Lookup
+from cluster.operators.operation import Late, Operation, Prompt, own, own_keys
+from cluster.operators.pattern_match import PatternMatchOperation as PatternMatch
+from cluster.operators.project import ProjectOperation as Project
+from cluster.operators.ranked import RankedOperation as Ranked
+from cluster.operators.semi_join import SemiJoinOperation as SemiJoin
+from cluster.operators.sequence import SequenceOperation as Sequence
+from cluster.operators.session_window import SessionWindowOperation as SessionWindow
+from cluster.operators.source import Detector, History, since_words
+from cluster.operators.stamp_join import StampJoinOperation as StampJoin
+from cluster.operators.time_window import GridWindowOperation as GridWindow
+from cluster.operators.time_window import TimeWindowOperation as TimeWindow
+from cluster.operators.union import UnionOperation as Union
+from cluster.operators.until_next import UntilNextOperation as UntilNext
+from cluster.operators.window_bounds import WindowBoundsOperation as WindowBounds
+from cluster.operators.words import listed
+from cluster.operators.zip import ZipOperation as Zip
+from protocols.text.durations import format_duration
 from protocols.wire.programs import Measure
+
+__all__ = [
+    "OPERATIONS",
+    "Changes",
+    "Columns",
+    "CountWindow",
+    "DeviceAggregates",
+    "Difference",
+    "Distinct",
+    "Exchange",
+    "Extent",
+    "Filter",
+    "Granularity",
+    "GridWindow",
+    "GroupedFilter",
+    "Held",
+    "Intersection",
+    "Join",
+    "KeptExtent",
+    "Lookup",
+    "Measures",
+    "MergeAggregate",
+    "Operation",
+    "PaneAggregate",
+    "Panes",
+    "PartialAggregate",
+    "PatternMatch",
+    "PerQueryFilter",
+    "PlainOperation",
+    "PreaggregatedFilter",
+    "Project",
+    "Ranked",
+    "Reorder",
+    "Sample",
+    "Scan",
+    "ScanAggregates",
+    "SemiJoin",
+    "Sequence",
+    "SessionWindow",
+    "SharedCountWindow",
+    "SharedExtents",
+    "Sink",
+    "Split",
+    "Spread",
+    "StampJoin",
+    "TimeWindow",
+    "Union",
+    "UntilNext",
+    "WindowBounds",
+    "Zip",
+]
 
 Measures = tuple[tuple[str, tuple[Measure, ...]], ...]
 """By field: the measures that are needed."""
 
 
-class _Operation(msgspec.Struct, frozen=True, tag=True):
-    """Base of all kinds. Their names in plan files and in ids of state never change, however classes are called."""
-
-    called: ClassVar[str] = ""
-
-    @classmethod
-    def kind_name(cls) -> str:
-        """Return the name of the kind in plan files and prices."""
-        return str(cls.__struct_config__.tag)
-
-    @classmethod
-    def state_name(cls) -> str:
-        """Return the name of the kind in ids of state."""
-        return cls.called or cls.kind_name()
-
-
-class Scan(_Operation, frozen=True, tag="Scan"):
+@final
+class Scan(Prompt, frozen=True, tag="Scan"):
     """The rows of a stream; pipelines that read the same rows share one scan.
 
     Parameters
@@ -69,8 +123,17 @@ class Scan(_Operation, frozen=True, tag="Scan"):
     detector: Detector | None = None
     history: History | None = None
 
+    def describe(self) -> str:
+        """Return the stream, or its events, and the past that is read."""
+        past = "" if self.history is None else f", since {since_words(self.history)}"
+        if self.detector is None:
+            return f"stream {self.stream}{past}"
+        field, above, below = msgspec.structs.astuple(self.detector)
+        return f"events of {self.stream} where {field} rises to {above:g} and falls to {below:g}{past}"
 
-class ScanAggregates(_Operation, frozen=True, tag="ScanAggregates"):
+
+@final
+class ScanAggregates(Prompt, frozen=True, tag="ScanAggregates"):
     """Partial aggregates that devices and proxies have stored in a stream's table.
 
     Parameters
@@ -86,21 +149,37 @@ class ScanAggregates(_Operation, frozen=True, tag="ScanAggregates"):
     measures: Measures
     history: History | None = None
 
+    def describe(self) -> str:
+        """Return one line about it."""
+        return f"aggregates stored in {self.stream}"
 
-class Sample(_Operation, frozen=True, tag="Sample"):
+
+@final
+class Sample(Prompt, frozen=True, tag="Sample"):
     """The samples of a period; None for those at each mote's default rate."""
 
     period_us: int | None
 
+    def describe(self) -> str:
+        """Return one line about it."""
+        default = "samples at the default rate"
+        return default if self.period_us is None else f"samples every {format_duration(self.period_us)}"
 
-class Columns(_Operation, frozen=True, tag="Columns"):
+
+@final
+class Columns(Prompt, frozen=True, tag="Columns"):
     """The columns of the shared scan that a pipeline reads; the stamp is one of them if it is needed."""
 
     columns: Schema
     called: ClassVar[str] = "Project"
 
+    def describe(self) -> str:
+        """Return one line about it."""
+        return f"columns {listed(own(column.name for column in self.columns)) or 'nothing'}"
 
-class GroupedFilter(_Operation, frozen=True, tag="GroupedFilter"):
+
+@final
+class GroupedFilter(Prompt, frozen=True, tag="GroupedFilter"):
     """A row for each query group whose condition holds.
 
     Parameters
@@ -117,60 +196,24 @@ class GroupedFilter(_Operation, frozen=True, tag="GroupedFilter"):
     columns: Schema
     visible_from: bool
 
+    def describe(self) -> str:
+        """Return one line about it."""
+        return "grouped filter"
 
-class PreaggregatedFilter(_Operation, frozen=True, tag="PreaggregatedFilter"):
+
+@final
+class PreaggregatedFilter(Prompt, frozen=True, tag="PreaggregatedFilter"):
     """Removes from each query group the samples that are contained in device partial aggregates for it."""
 
     called: ClassVar[str] = "WithoutTold"
 
-
-class Filter(_Operation, frozen=True, tag="Filter"):
-    """Rows for which the predicate is true."""
-
-    predicate: Scalar
+    def describe(self) -> str:
+        """Return one line about it."""
+        return "without samples that devices have aggregated"
 
 
-class PerQueryFilter(_Operation, frozen=True, tag="PerQueryFilter"):
-    """The rows of each query group for which its own condition is true; `place` is that of the condition."""
-
-    place: int
-    called: ClassVar[str] = "MemberFilter"
-
-
-class Project(_Operation, frozen=True, tag="Project"):
-    """Rows mapped to new ones."""
-
-    outputs: tuple[Output, ...]
-
-
-class TimeWindow(_Operation, frozen=True, tag="TimeWindow"):
-    """Rows valid for `size_us` (None: without end), moving by `slide_us`."""
-
-    size_us: int | None
-    slide_us: int
-
-
-class CountWindow(_Operation, frozen=True, tag="CountWindow"):
-    """The last `rows` rows (None: all) of each combination of `keys`.
-
-    Parameters
-    ----------
-    columns
-        Of the input.
-    rows, slide_rows, keys
-        The window.
-    lag_us
-        How far it may lag behind its input; None for any distance.
-    """
-
-    columns: Schema
-    rows: int | None
-    slide_rows: int
-    keys: tuple[str, ...]
-    lag_us: int | None
-
-
-class SharedCountWindow(_Operation, frozen=True, tag="SharedCountWindow"):
+@final
+class SharedCountWindow(Late, frozen=True, tag="SharedCountWindow"):
     """The last `rows` rows of each combination of `keys`, for queries of different age: see its subscribers.
 
     Parameters
@@ -188,82 +231,13 @@ class SharedCountWindow(_Operation, frozen=True, tag="SharedCountWindow"):
     keys: tuple[str, ...]
     lag_us: int
 
-
-class GridWindow(_Operation, frozen=True, tag="GridWindow"):
-    """A window whose boundaries lie on a grid; `slide_us` is how often one that is reset shows what is new."""
-
-    grid: Grid
-    slide_us: int
+    def describe(self) -> str:
+        """Return one line about it."""
+        return count_window_words(self.rows, 1, own(self.keys))
 
 
-class WindowBounds(_Operation, frozen=True, tag="WindowBounds"):
-    """Rows cut where a window moves, with its begin and end; fields as of the algebra's node."""
-
-    grid: Grid
-    start: str
-    end: str
-
-
-class SessionWindow(_Operation, frozen=True, tag="SessionWindow"):
-    """Rows of sessions of each combination of `keys`, at the instant at which their session closes, or until then.
-
-    Parameters
-    ----------
-    columns
-        Of the input.
-    keys, session
-        The sessions.
-    lag_us
-        How far it may lag behind its input, where rows last until the end; None for any distance.
-    """
-
-    columns: Schema
-    keys: tuple[str, ...]
-    session: Session
-    lag_us: int | None
-
-
-class UntilNext(_Operation, frozen=True, tag="UntilNext"):
-    """Rows from their stamp until the next later one of their `keys`, at most for a time.
-
-    Parameters
-    ----------
-    columns
-        Of the input.
-    keys, longest_us, bounds, lasts
-        As in :class:`cluster.language.algebra.UntilNext`.
-    lag_us
-        How far it may lag behind its input, where rows need not be whole; None for any distance.
-    """
-
-    columns: Schema
-    keys: tuple[str, ...]
-    longest_us: int | None
-    bounds: tuple[str, str] | None
-    lasts: bool
-    lag_us: int | None
-
-
-class Extent(_Operation, frozen=True, tag="Extent"):
-    """Runs of the samples of `keys` in their order.
-
-    Parameters
-    ----------
-    columns
-        Of the input.
-    keys, coalescing
-        As in :class:`cluster.language.algebra.Extent`.
-    lag_us
-        How far it may lag behind its input, where other operators wait for it; None for any distance.
-    """
-
-    columns: Schema
-    keys: tuple[str, ...]
-    coalescing: Coalescing
-    lag_us: int | None
-
-
-class SharedExtents(_Operation, frozen=True, tag="SharedExtents"):
+@final
+class SharedExtents(Late, frozen=True, tag="SharedExtents"):
     """Runs of the same samples, for several queries, each in its way: see its subscribers.
 
     Parameters
@@ -280,22 +254,38 @@ class SharedExtents(_Operation, frozen=True, tag="SharedExtents"):
     keys: tuple[str, ...]
     eager: bool
 
+    def describe(self) -> str:
+        """Return one line about it."""
+        return "coalesce"
 
-class Panes(_Operation, frozen=True, tag="Panes"):
+
+@final
+class Panes(Prompt, frozen=True, tag="Panes"):
     """One stamp for all rows of a pane; of a family with a name: of that, a width."""
 
     width_us: int
     family_us: int | msgspec.UnsetType = msgspec.UNSET
 
+    def describe(self) -> str:
+        """Return one line about it."""
+        family = "" if self.family_us is msgspec.UNSET else f", of the family of {format_duration(self.family_us)}"
+        return f"panes of {format_duration(self.width_us)}{family}"
 
-class PartialAggregate(_Operation, frozen=True, tag="PartialAggregate"):
+
+@final
+class PartialAggregate(Prompt, frozen=True, tag="PartialAggregate"):
     """The first half of an aggregate: a partial row per key and interval."""
 
     keys: tuple[str, ...]
     calls: tuple[AggregateCall, ...]
 
+    def describe(self) -> str:
+        """Return one line about it."""
+        return f"first half of {aggregate_words(self.calls, own_keys(self.keys))}"
 
-class DeviceAggregates(_Operation, frozen=True, tag="DeviceAggregates"):
+
+@final
+class DeviceAggregates(Prompt, frozen=True, tag="DeviceAggregates"):
     """Device partial aggregates as partial rows of the query groups that can use them.
 
     Parameters
@@ -315,12 +305,17 @@ class DeviceAggregates(_Operation, frozen=True, tag="DeviceAggregates"):
     pane_us: int
     called: ClassVar[str] = "ToldAggregates"
 
+    def describe(self) -> str:
+        """Return one line about it."""
+        return "missing samples, by query group" if self.missing else "device partial aggregates, by query group"
+
 
 Spread = Literal["keys", "group", "lookup"]
 """By the values of keys; by query group; by the keys of a relation beyond memory."""
 
 
-class Exchange(_Operation, frozen=True, tag="Exchange"):
+@final
+class Exchange(Prompt, frozen=True, tag="Exchange"):
     """Hash partitioning: rows cross Spark's shuffle to the bucket of their values.
 
     Parameters
@@ -337,20 +332,41 @@ class Exchange(_Operation, frozen=True, tag="Exchange"):
     by: tuple[str, ...]
     columns: Schema
 
+    def describe(self) -> str:
+        """Return by what rows are spread."""
+        match self.spread:
+            case "keys":
+                return f"exchange by {listed(own_keys(self.by)) or 'nothing'}"
+            case "lookup":
+                return f"exchange by {listed(own(self.by)) or 'nothing'}, as the relation is sliced"
+            case "group":
+                return "exchange by query group"
 
-class Reorder(_Operation, frozen=True, tag="Reorder"):
+
+@final
+class Reorder(Prompt, frozen=True, tag="Reorder"):
     """Rows in the order of their starts, as far as the watermark has come."""
 
     columns: Schema
 
+    def describe(self) -> str:
+        """Return one line about it."""
+        return "in the order of their stamps"
 
-class Split(_Operation, frozen=True, tag="Split"):
+
+@final
+class Split(Prompt, frozen=True, tag="Split"):
     """Rows split into one for each instant of their validity."""
 
     columns: Schema
 
+    def describe(self) -> str:
+        """Return one line about it."""
+        return "split into instants"
 
-class MergeAggregate(_Operation, frozen=True, tag="MergeAggregate"):
+
+@final
+class MergeAggregate(Operation, frozen=True, tag="MergeAggregate"):
     """The second half of an aggregate.
 
     Parameters
@@ -365,197 +381,37 @@ class MergeAggregate(_Operation, frozen=True, tag="MergeAggregate"):
     calls: tuple[AggregateCall, ...]
     slide_us: int = 1
 
+    def describe(self) -> str:
+        """Return one line about it."""
+        return aggregate_words(self.calls, own_keys(column.name for column in self.keys))
 
-class PaneAggregate(_Operation, frozen=True, tag="PaneAggregate"):
+    @property
+    def holds_rows_back(self) -> bool:
+        """If its rows end wherever a tuple does."""
+        return self.slide_us == 1
+
+
+@final
+class PaneAggregate(Prompt, frozen=True, tag="PaneAggregate"):
     """The windows of all subscribers, merged from shared panes."""
 
     keys: Schema
     calls: tuple[AggregateCall, ...]
 
-
-class Union(_Operation, frozen=True, tag="Union"):
-    """The rows of both inputs."""
-
-    columns: Schema
+    def describe(self) -> str:
+        """Return one line about it."""
+        return aggregate_words(self.calls, own_keys(column.name for column in self.keys))
 
 
-class Distinct(_Operation, frozen=True, tag="Distinct"):
-    """Each row once per instant."""
-
-    columns: Schema
-
-
-class Difference(_Operation, frozen=True, tag="Difference"):
-    """Rows of the left input without those of the right one."""
-
-    columns: Schema
-    called: ClassVar[str] = "Multiplicities"
-
-
-class Intersection(_Operation, frozen=True, tag="Intersection"):
-    """Rows that both inputs have."""
-
-    columns: Schema
-    called: ClassVar[str] = "Multiplicities"
-
-
-class Join(_Operation, frozen=True, tag="Join"):
-    """Pairs of rows that are valid together and meet the predicate."""
-
-    left: Schema
-    right: Schema
-    predicate: Scalar | None
-
-
-class SemiJoin(_Operation, frozen=True, tag="SemiJoin"):
-    """Rows of the left input that have a partner, or that have none (`anti`)."""
-
-    left: Schema
-    right: Schema
-    predicate: Scalar | None
-    anti: bool
-
-
-class Zip(_Operation, frozen=True, tag="Zip"):
-    """Rows paired one to one in the order of their stamps; fields as of the algebra's node."""
-
-    left: Schema
-    right: Schema
-    keys: tuple[tuple[str, str], ...]
-    low_us: int
-    high_us: int
-    kind: ZipKind
-    apart: str
-
-
-class PatternMatch(_Operation, frozen=True, tag="PatternMatch"):
-    """Matches of a pattern of rows; fields as of the algebra's node, `columns` those of the input."""
-
-    columns: Schema
-    keys: tuple[str, ...]
-    pattern: RowPattern
-
-
-class StampJoin(_Operation, frozen=True, tag="StampJoin"):
-    """Pairs of rows whose stamps are at most so far apart; fields as of the algebra's node."""
-
-    left: Schema
-    right: Schema
-    keys: tuple[tuple[str, str], ...]
-    low_us: int | None
-    high_us: int
-    kind: ZipKind
-    predicate: Scalar | None
-    latest: bool
-
-
-class KeptExtent(_Operation, frozen=True, tag="KeptExtent"):
-    """Coalesced rows of at most so many tuples of a window.
-
-    Parameters
-    ----------
-    columns
-        Of the input.
-    kept
-        What is kept.
-    lag_us
-        How far it may lag behind its input, where rows last until the end; None for any distance.
-    """
-
-    columns: Schema
-    kept: KeptTuples
-    lag_us: int | None
-
-
-class Sequence(_Operation, frozen=True, tag="Sequence"):
-    """Rows with functions over those before and behind them, in order; fields as of the algebra's node."""
-
-    columns: Schema
-    keys: tuple[str, ...]
-    ties: tuple[str, ...]
-    calls: tuple[SequenceCall, ...]
-
-
-class Lookup(_Operation, frozen=True, tag="Lookup"):
-    """Rows with what a table of relations has for them.
-
-    Parameters
-    ----------
-    table
-        The table, the condition and the kind of lookup.
-    streams
-        The streams whose instants determine the version of the table.
-    """
-
-    table: TableLookup
-    streams: tuple[str, ...]
-
-
-class Ranked(_Operation, frozen=True, tag="Ranked"):
-    """Rows by their places in an order; fields as of the algebra's node.
-
-    Parameters
-    ----------
-    columns
-        Of the input.
-    lag_us
-        How far it may lag behind its input; None for any distance.
-    """
-
-    columns: Schema
-    keys: tuple[str, ...]
-    order: tuple[Ordering, ...]
-    function: RankFunction
-    above: int
-    most: int | None
-    name: str | None
-    lag_us: int | None = None
-
-
-class Held(_Operation, frozen=True, tag="Held"):
-    """The rows of a table of relations, each valid as long as the versions that have it hold.
-
-    Parameters
-    ----------
-    table
-        The table; there is no condition.
-    streams
-        The streams whose instants determine the version of the table.
-    begins_us
-        The instant at which the query begins; None for that at which the streams do (cluster/physical/beginnings.py).
-    waits_us
-        How much later the rows begin.
-    marked
-        Whether the rows have the query group.
-    against
-        The streams of which the last to begin counts then; none if the first of `streams` does.
-    """
-
-    table: TableLookup
-    streams: tuple[str, ...]
-    begins_us: int | None
-    waits_us: int
-    marked: bool
-    against: tuple[str, ...] = ()
-
-
-class Granularity(_Operation, frozen=True, tag="Granularity"):
-    """Snapshots at whole multiples of `granule_us`."""
-
-    granule_us: int
-
-
-class Changes(_Operation, frozen=True, tag="Changes"):
-    """Rows that begin to be valid (`insertions`), or that cease to be."""
-
-    columns: Schema
-    insertions: bool
-
-
-class Sink(_Operation, frozen=True, tag="Sink"):
+@final
+class Sink(Prompt, frozen=True, tag="Sink"):
     """Answers: each subscriber's own rows, finished, under its name."""
 
     called: ClassVar[str] = "Answers"
+
+    def describe(self) -> str:
+        """Return one line about it."""
+        return "answers"
 
 
 PlainOperation = (
@@ -603,5 +459,5 @@ PlainOperation = (
 )
 """Any kind that reads no relation."""
 
-Operation = PlainOperation | Lookup | Held
-"""Any kind."""
+OPERATIONS: tuple[type[Operation], ...] = (*get_args(PlainOperation), Lookup, Held)
+"""All kinds."""

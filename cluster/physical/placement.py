@@ -7,17 +7,16 @@ from collections.abc import Iterator
 from msgspec import UNSET
 
 from cluster.errors import PlanError
-from cluster.language.algebra import Node, Source
-from cluster.language.plans import plain_column
-from cluster.language.walks import nodes_of
+from cluster.operators import Node, Source
+from cluster.operators.scalar_expressions import columns_of, conjuncts_of, plain_column
+from cluster.operators.walks import nodes_of
+from cluster.operators.words import readable
 from cluster.physical.answer_files import answers_words
 from cluster.physical.lowering import lower_alone
 from cluster.physical.nodes import Fragment, Host, OperatorNode
 from cluster.physical.operations import Columns, Panes, PartialAggregate, PreaggregatedFilter, Sample, Scan
 from cluster.physical.words import ALL_ROWS, describe, scan_words
 from cluster.plan.completeness import check_completeness
-from cluster.plan.explain import readable
-from cluster.plan.expressions import columns_of, conjuncts_of
 from cluster.plan.pane_query import PaneQuery, pane_query_of
 from cluster.plan.push_down import MEASURES, fixed_columns, pushed_of, split_predicate
 from protocols.acquisition.words import band_words
@@ -164,3 +163,23 @@ def _pipeline(fragment: Fragment, end: OperatorNode) -> str:
         elif not isinstance(node.operation, Columns | Sample | Panes | PreaggregatedFilter):
             words.append(describe(node, fragment).removeprefix("grouped "))
     return "; ".join(word for word in words if word != ALL_ROWS)
+
+
+def emission_words(node: Node, *, early: bool) -> str | None:
+    """Return in words when the rows of a query are published, given its rewritten plan; None if EMIT changes nothing.
+
+    Parameters
+    ----------
+    node
+        The plan.
+    early
+        Whether it is published early.
+    """
+    try:
+        if not lower_alone(node).late_nodes:
+            return None
+    except PlanError:  # it cannot be run, and is explained nevertheless
+        return None
+    if early:
+        return "each row as soon as its beginning is certain (EMIT EARLY): one whose end is not known is closed later"
+    return "each row once its end is known (EMIT FINAL)"

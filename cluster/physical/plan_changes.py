@@ -14,7 +14,7 @@ from typing import Generic, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from cluster.language.columns import AggregateCall
+from cluster.operators.columns import AggregateCall
 from cluster.physical.nodes import Fragment, OperatorNode, PhysicalPlan, Subscriber
 from cluster.physical.operations import DeviceAggregates, PaneAggregate, PartialAggregate
 from cluster.physical.soundness import check

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping
+from typing import cast
 
 import msgspec
 from msgspec.structs import replace
 
-from cluster.language.algebra import LookupKind, TableLookup
-from cluster.language.columns import AggregateCall, Scalar
+from cluster.operators import LookupKind, TableLookup
+from cluster.operators.columns import AggregateCall, Scalar
 from cluster.physical.nodes import Fragment, Host, OperatorNode, Origins, PhysicalPlan, Subscriber
 from cluster.physical.operations import Held, Lookup, PlainOperation
 from cluster.physical.plan_changes import FragmentChange, NodeChange, PhysicalChange, Splice
@@ -25,7 +26,7 @@ FORMAT = 5
 
 
 class _Table(msgspec.Struct, frozen=True):
-    table: stored_plans.Stored
+    table: msgspec.Raw
     predicate: Scalar | None
     kind: LookupKind
 
@@ -186,9 +187,9 @@ def _stored(fragment: Fragment) -> _Fragment:
 def _stored_node(node: OperatorNode) -> _Node:
     operation = node.operation
     if not isinstance(operation, Lookup | Held):
-        return _Node(node.id, operation, node.inputs, node.origins)
+        return _Node(node.id, cast("PlainOperation", operation), node.inputs, node.origins)
     found = operation.table
-    table = _Table(stored_plans.stored(found.table), found.predicate, found.kind)
+    table = _Table(msgspec.Raw(stored_plans.written(found.table)), found.predicate, found.kind)
     if isinstance(operation, Lookup):
         return _Node(node.id, _Lookup(table, operation.streams), node.inputs, node.origins)
     begins = (operation.begins_us, operation.waits_us, operation.marked, operation.against)
@@ -221,7 +222,7 @@ def _restored_node(node: _Node) -> OperatorNode:
     operation = node.operation
     if not isinstance(operation, _Lookup | _Held):
         return OperatorNode(node.id, operation, node.inputs, node.origins)
-    table = stored_plans.restored(operation.table.table)
+    table = stored_plans.read(operation.table.table)
     found = TableLookup(table, operation.table.predicate, operation.table.kind)
     if isinstance(operation, _Lookup):
         return OperatorNode(node.id, Lookup(found, operation.streams), node.inputs, node.origins)

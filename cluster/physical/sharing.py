@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cluster.errors import PlanError
-from cluster.language.algebra import Node
+from cluster.operators import Node
 from cluster.physical.lowering import with_query
 from cluster.physical.nodes import Fragment, PhysicalPlan
 from cluster.physical.operations import Panes

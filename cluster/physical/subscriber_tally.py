@@ -10,8 +10,8 @@ from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Protocol, TypeVar
 
-from cluster.language.columns import AggregateCall
 from cluster.layered_map import LayeredMap
+from cluster.operators.columns import AggregateCall
 from cluster.physical.operations import Measures
 
 K = TypeVar("K", bound=Hashable)

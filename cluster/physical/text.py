@@ -26,7 +26,6 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 
 from cluster.expressions.timestamps import timestamp_iso
-from cluster.physical.emission import late_nodes
 from cluster.physical.nodes import Fragment, Host, OperatorNode, PhysicalPlan, Work
 from cluster.physical.operations import Columns, Exchange, GroupedFilter, Sample, Scan
 from cluster.physical.words import describe, named, pane_window_words, queries_counted, scan_words
@@ -62,7 +61,7 @@ def fragment_lines(fragment: Fragment, work: Work | None = None) -> Iterator[str
     for window, readers in by_window(fragment).items():
         yield f"  {pane_window_words(*window)}: {named(readers)}"
     early = [each.query for each in fragment.subscribers if each.early]
-    if early and late_nodes(fragment):
+    if early and fragment.late_nodes:
         yield f"  published early: {named(early)}"
     yield from handover_lines(fragment)
     yield from _tree(fragment)

@@ -2,39 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
-import msgspec
-
-from cluster.language.columns import QUERY_GROUP, VISIBLE_FROM, Output, Scalar
-from cluster.language.extents import Coalescing
+from cluster.operators.columns import Scalar
+from cluster.operators.extent import Coalescing, extent_words
+from cluster.operators.operation import own
+from cluster.operators.words import in_one_line, listed, readable
 from cluster.physical import operations as kinds
-from cluster.physical.mark_columns import COVERED_BY, MARKS, RIGHT
 from cluster.physical.nodes import Fragment, OperatorNode
-from cluster.plan.explain import (
-    aggregate_words,
-    bounds_words,
-    count_window_words,
-    described_lookup,
-    extent_words,
-    grid_words,
-    held_words,
-    in_one_line,
-    kept_words,
-    listed,
-    output_words,
-    pattern_words,
-    ranked_words,
-    readable,
-    sequence_words,
-    session_words,
-    since_words,
-    stamp_join_words,
-    until_next_words,
-    window_words,
-    zip_words,
-)
-from cluster.plan.expressions import columns_of, conjunction_of, conjuncts_of
 from protocols.text.durations import format_duration
 
 NAMED = 5
@@ -43,107 +16,22 @@ NAMED = 5
 ALL_ROWS = "all rows"
 """A grouped filter without conditions."""
 
-_MADE = frozenset(
-    {*(mark.name for mark in MARKS), RIGHT + QUERY_GROUP.name, RIGHT + VISIBLE_FROM.name, COVERED_BY.name}
-)
-"""Columns that Fjord adds."""
-
 
 def describe(node: OperatorNode, fragment: Fragment) -> str:
     """Return one line about a node of a fragment."""
     return in_one_line(_described(node, fragment))
 
 
-def _described(node: OperatorNode, fragment: Fragment) -> str:  # noqa: C901, PLR0911, PLR0912 - one line per kind
+def _described(node: OperatorNode, fragment: Fragment) -> str:
     match node.operation:
-        case kinds.Scan() as scan:
-            return _scan(scan)
-        case kinds.ScanAggregates(stream=stream):
-            return f"aggregates stored in {stream}"
-        case kinds.Sample(period_us=period_us):
-            return "samples at the default rate" if period_us is None else f"samples every {format_duration(period_us)}"
-        case kinds.Columns(columns=columns):
-            return f"columns {_names(column.name for column in columns)}"
         case kinds.GroupedFilter(place=place):
             return filter_words([condition for _, condition in fragment.conditions[place]]) or ALL_ROWS
-        case kinds.PreaggregatedFilter():
-            return "without samples that devices have aggregated"
-        case kinds.Filter(predicate=predicate):
-            return f"filter {readable(predicate)}"
         case kinds.PerQueryFilter(place=place):
             return _choices([each.choices[place] for each in fragment.subscribers])
-        case kinds.Project(outputs=outputs):
-            return f"project {_outputs(outputs)}"
-        case kinds.TimeWindow(size_us=size_us, slide_us=slide_us):
-            return window_words(size_us, slide_us)
-        case kinds.GridWindow(grid=grid, slide_us=slide_us):
-            return grid_words(grid, slide_us)
-        case kinds.WindowBounds(grid=grid, start=start, end=end):
-            return bounds_words(grid, start, end)
-        case kinds.SessionWindow(session=session, keys=keys):
-            return session_words(session, tuple(key for key in keys if key not in _MADE))
-        case kinds.UntilNext(keys=keys, longest_us=longest_us, bounds=bounds, lasts=lasts):
-            own = tuple(key for key in keys if key not in _MADE)
-            return until_next_words(own, longest_us, whole=bounds is not None, lasts=lasts)
-        case kinds.Extent(keys=keys, coalescing=how):
-            return extent_words(how, tuple(key for key in keys if key not in _MADE))
         case kinds.SharedExtents(keys=keys):
             return _extents([each.extent for each in fragment.subscribers if each.extent is not None], keys)
-        case kinds.CountWindow(rows=rows, slide_rows=slide_rows, keys=keys):
-            return count_window_words(rows, slide_rows, tuple(key for key in keys if key not in _MADE))
-        case kinds.SharedCountWindow(rows=rows, keys=keys):
-            return count_window_words(rows, 1, tuple(key for key in keys if key not in _MADE))
-        case kinds.Panes(width_us=width_us, family_us=family_us):
-            family = "" if family_us is msgspec.UNSET else f", of the family of {format_duration(family_us)}"
-            return f"panes of {format_duration(width_us)}{family}"
-        case kinds.PartialAggregate(keys=keys, calls=calls):
-            return f"first half of {aggregate_words(calls, _keys(keys))}"
-        case kinds.DeviceAggregates(missing=missing):
-            return "missing samples, by query group" if missing else "device partial aggregates, by query group"
-        case kinds.Exchange() as exchange:
-            return _exchange(exchange)
-        case kinds.Reorder():
-            return "in the order of their stamps"
-        case kinds.Split():
-            return "split into instants"
-        case kinds.MergeAggregate(keys=columns, calls=calls) | kinds.PaneAggregate(keys=columns, calls=calls):
-            return aggregate_words(calls, _keys(column.name for column in columns))
-        case kinds.Union():
-            return "union"
-        case kinds.Distinct():
-            return "distinct"
-        case kinds.Difference():
-            return "difference"
-        case kinds.Intersection():
-            return "intersection"
-        case kinds.Join(predicate=predicate):
-            return f"join{_condition(predicate)}" if _condition(predicate) else "product"
-        case kinds.SemiJoin(predicate=predicate, anti=anti):
-            return f"keep if {'none' if anti else 'any'}{_condition(predicate)}"
-        case kinds.Zip(kind=kind, low_us=low_us, high_us=high_us, keys=pairs):
-            return zip_words(kind, low_us, high_us, tuple(pair for pair in pairs if pair[0] not in _MADE))
-        case kinds.PatternMatch(pattern=pattern, keys=keys):
-            return pattern_words(pattern, tuple(key for key in keys if key not in _MADE))
-        case kinds.StampJoin() as join:
-            shown = tuple(pair for pair in join.keys if pair[0] not in _MADE)
-            bounds_us = (join.low_us, join.high_us)
-            return stamp_join_words(join.kind, bounds_us, shown, join.predicate, latest=join.latest)
-        case kinds.Held(table=table, waits_us=waits_us):
-            return held_words(table.table, filled=waits_us > 0)
-        case kinds.Sequence(keys=keys, calls=calls):
-            return sequence_words(calls, tuple(key for key in keys if key not in _MADE))
-        case kinds.KeptExtent(kept=kept):
-            return kept_words(kept)
-        case kinds.Lookup(table=table):
-            return described_lookup(table)
-        case kinds.Ranked(function=function, order=order, above=above, most=most, name=name) as ranked:
-            return ranked_words(function, _keys(ranked.keys), order, (above, most), name)
-        case kinds.Granularity(granule_us=granule_us):
-            return f"granularity of {format_duration(granule_us)}"
-        case kinds.Changes(insertions=insertions):
-            return "insertions" if insertions else "deletions"
-        case kinds.Sink():
-            return "answers"
+        case operation:
+            return operation.describe()
 
 
 def scan_words(fragment: Fragment, scan: OperatorNode) -> str:
@@ -185,26 +73,8 @@ def queries_counted(count: int) -> str:
     return "1 query" if count == 1 else f"{count:,} queries"
 
 
-def _scan(scan: kinds.Scan) -> str:
-    past = "" if scan.history is None else f", since {since_words(scan.history)}"
-    if scan.detector is None:
-        return f"stream {scan.stream}{past}"
-    field, above, below = msgspec.structs.astuple(scan.detector)
-    return f"events of {scan.stream} where {field} rises to {above:g} and falls to {below:g}{past}"
-
-
-def _exchange(exchange: kinds.Exchange) -> str:
-    match exchange.spread:
-        case "keys":
-            return f"exchange by {_names(_keys(exchange.by))}"
-        case "lookup":
-            return f"exchange by {_names(exchange.by)}, as the relation is sliced"
-        case "group":
-            return "exchange by query group"
-
-
 def _extents(extents: list[Coalescing], keys: tuple[str, ...]) -> str:
-    by, different = tuple(key for key in keys if key not in _MADE), dict.fromkeys(extents)
+    by, different = own(keys), dict.fromkeys(extents)
     if len(different) == 1:
         return extent_words(extents[0], by)
     return f"coalesce in {len(different):,} ways{f' by {listed(by)}' if by else ''}, lazily"
@@ -213,29 +83,3 @@ def _extents(extents: list[Coalescing], keys: tuple[str, ...]) -> str:
 def _choices(choices: list[Scalar]) -> str:
     different = set(choices)
     return f"filter {readable(choices[0])}" if len(different) == 1 else f"filter by {len(different):,} own conditions"
-
-
-def _outputs(outputs: tuple[Output, ...]) -> str:
-    kept = (output for output in outputs if output.name not in _MADE)
-    return listed(
-        tuple(readable(each.scalar) if each.name.startswith("fjord_key(") else output_words(each) for each in kept)
-    )
-
-
-def _condition(predicate: Scalar | None) -> str:
-    own = conjunction_of([part for part in conjuncts_of(predicate) if not columns_of(part) <= _MADE])
-    return "" if own is None else f" {readable(own)}"
-
-
-def _keys(names: Iterable[str]) -> tuple[str, ...]:
-    return tuple(_key(name) for name in names if name not in _MADE)
-
-
-def _key(name: str) -> str:
-    if not name.startswith("fjord_key("):
-        return name
-    return name.removeprefix("fjord_key(").removesuffix(")").replace('"', "")
-
-
-def _names(names: Iterable[str]) -> str:
-    return ", ".join(name for name in names if name not in _MADE) or "nothing"

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from cluster.language.algebra import (
+from cluster.operators import (
     CountWindow,
     KeptExtent,
     Lookup,
@@ -21,9 +21,8 @@ from cluster.language.algebra import (
     StampJoin,
     UntilNext,
     Zip,
-    schema_of,
 )
-from cluster.language.walks import nodes_of, rebuilt
+from cluster.operators.walks import nodes_of, rebuilt
 from cluster.plan.called_functions import functions_of
 from cluster.plan.extent_keeping import extents_kept
 from cluster.plan.history import has_own_beginning
@@ -88,7 +87,7 @@ def alternatives(plan: Node, *, most: int = MOST) -> tuple[Alternative, ...]:
         before, newest = newest, []
         for first, each in before:
             for rank, other in _varied(each, first):
-                if other.node not in found and schema_of(other.node) == schema_of(plan):
+                if other.node not in found and other.node.schema == plan.schema:
                     found[other.node] = other
                     newest.append((rank, other))
                     if len(found) >= most:

@@ -8,9 +8,9 @@ import msgspec
 
 from cluster.expressions.user_functions import UserFunction
 from cluster.expressions.walks import functions_called
-from cluster.language.algebra import Lookup, Node, Source, TableLookup
-from cluster.language.columns import Scalar
-from cluster.language.walks import nodes_of
+from cluster.operators import Lookup, Node, Source, TableLookup
+from cluster.operators.columns import Scalar
+from cluster.operators.walks import nodes_of
 from cluster.shared_nodes import SharedNode, remembered
 
 
@@ -52,6 +52,6 @@ def scalars_in(part: object) -> Iterator[Scalar]:
             yield from _in_fields(part)
 
 
-def _in_fields(part: msgspec.Struct) -> Iterator[Scalar]:
+def _in_fields(part: msgspec.Struct | Node) -> Iterator[Scalar]:
     for name in part.__struct_fields__:
         yield from scalars_in(getattr(part, name))

@@ -13,11 +13,11 @@ from functools import lru_cache
 import msgspec
 
 from cluster.errors import PlanError
-from cluster.language.algebra import Aggregate, Node
 from cluster.language.quantities import written
-from cluster.language.walks import nodes_of
-from cluster.plan.explain import readable
-from cluster.plan.expressions import columns_of
+from cluster.operators import Aggregate, Node
+from cluster.operators.scalar_expressions import columns_of
+from cluster.operators.walks import nodes_of
+from cluster.operators.words import readable
 from cluster.plan.pane_query import PaneQuery, pane_query_of
 from cluster.plan.push_down import fixed_columns, pushed_of, split_predicate
 from protocols.wire.frames import LONGEST_PERIOD_US

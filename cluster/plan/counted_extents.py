@@ -17,20 +17,12 @@ from cluster.expressions.nodes import Column as ColumnUse
 from cluster.expressions.nodes import Expression, bare
 from cluster.expressions.walks import columns_read
 from cluster.expressions.walks import rebuilt as expression_rebuilt
-from cluster.language.algebra import (
-    CountWindow,
-    Extent,
-    Filter,
-    Node,
-    PartitionedWindow,
-    Project,
-    schema_of,
-)
-from cluster.language.columns import Output, Scalar
-from cluster.language.plans import passed_on, plain_column, project
-from cluster.language.walks import rebuilt
+from cluster.operators import CountWindow, Extent, Filter, Node, PartitionedWindow, Project
+from cluster.operators.columns import Output, Scalar
+from cluster.operators.projections import project
+from cluster.operators.scalar_expressions import conjunction_of, passed_on, plain_column
+from cluster.operators.walks import rebuilt
 from cluster.plan.called_functions import functions_of
-from cluster.plan.expressions import conjunction_of
 from cluster.plan.extent_keeping import is_plain
 from cluster.shared_nodes import remembered
 
@@ -67,7 +59,7 @@ def common_part(extent: Extent) -> tuple[Extent, Scalar | None] | None:
         below = below.input
     if not isinstance(below, Counted) or below.rows is None or not _plain(below.input):
         return None
-    outputs = top.outputs if isinstance(top, Project) else passed_on(schema_of(top))
+    outputs = top.outputs if isinstance(top, Project) else passed_on(top.schema)
     named = {plain_column(each.scalar): each.name for each in reversed(outputs)}
     window: Node = replace(below, input=project(below.input, outputs))
     if isinstance(below, PartitionedWindow):

@@ -7,11 +7,11 @@ from collections.abc import Iterable, Iterator
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from cluster.language.algebra import Node, Source
-from cluster.language.columns import PASSING, STAMP, Scalar
+from cluster.operators import Node, Source
+from cluster.operators.columns import PASSING, STAMP, Scalar
+from cluster.operators.node import Conditions, Need
+from cluster.operators.scalar_expressions import columns_of, columns_of_all, conjunction_of
 from cluster.plan.completeness import count_fingerprint, fields_read
-from cluster.plan.expressions import columns_of, conjunction_of, names_of
-from cluster.plan.needs import Conditions, Need, columns_of_all, needed_below
 from cluster.plan.pane_query import PaneQuery, pane_query_of, without_acquisition_hints
 from cluster.plan.push_down import event_fingerprint, pushed_of, split_predicate
 from cluster.planning_budget import spend
@@ -31,7 +31,7 @@ def demands_of(query: str, node: Node) -> dict[str, tuple[QueryDemand, ...]]:
         source = next(source for source, _, _ in _needs(node, frozenset(), ()))
         return {source.stream: (_windowed_demand(query, windowed, source),)}
     found: dict[str, dict[QueryDemand, set[str]]] = {}
-    for source, needed, conditions in _needs(node, names_of(node), ()):
+    for source, needed, conditions in _needs(node, node.names, ()):
         read = needed.union(*(columns_of(condition) for condition in conditions)) if conditions else needed
         demand = _samples_demand(query, source, conjunction_of(conditions))
         found.setdefault(source.stream, {}).setdefault(demand, set()).update(read)
@@ -81,12 +81,15 @@ def _stored(names: Iterable[str]) -> tuple[str, ...]:
     return tuple(sorted(name for name in names if name not in (STAMP.name, PASSING.name)))
 
 
-def _needs(node: Node, wanted: frozenset[str], conditions: Conditions) -> Iterator[Need[Source]]:
+_SourceNeed = tuple[Source, frozenset[str], Conditions]
+
+
+def _needs(node: Node, wanted: frozenset[str], conditions: Conditions) -> Iterator[_SourceNeed]:
     """Yield each source below `node` with the needed part of it, if `wanted` are needed of the node's output.
 
     This is its columns, and the conditions directly above it: this occurrence does not need other tuples.
     """
-    waiting: list[Need[Node]] = [(node, wanted, conditions)]
+    waiting: list[Need] = [(node, wanted, conditions)]
     seen: set[tuple[int, frozenset[str], Conditions]] = set()
     while waiting:
         current, needed, known = waiting.pop()
@@ -98,10 +101,10 @@ def _needs(node: Node, wanted: frozenset[str], conditions: Conditions) -> Iterat
         if isinstance(current, Source):
             yield _needed_of_source(current, needed, known)
         else:
-            waiting.extend(reversed(list(needed_below(current, needed, known))))
+            waiting.extend(reversed(list(current.needed_below(needed, known))))
 
 
-def _needed_of_source(node: Source, wanted: frozenset[str], conditions: Conditions) -> Need[Source]:
+def _needed_of_source(node: Source, wanted: frozenset[str], conditions: Conditions) -> _SourceNeed:
     sampled = {column.name for column in node.sampled if column != STAMP}
     probed = columns_of_all(each.predicate for each in node.lookups if each.predicate)
     # A condition on columns of the relation does not restrict the samples.

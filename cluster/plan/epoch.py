@@ -11,13 +11,12 @@ This is the logical plan of an epoch's queries, as the registry keeps it. The ph
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Generic, TypeVar
 
 import msgspec
 
-from cluster.language.algebra import Node
-from cluster.language.walks import streams_of_all
-from cluster.plan.stored_plans import Stored, from_nodes, restored, written
+from cluster.operators import Node
+from cluster.operators.walks import streams_of_all
+from cluster.plan.stored_plans import read, written
 
 FORMAT = 4
 """Format 1 had a whole plan in every file; 2 and 3 have expressions as texts."""
@@ -143,34 +142,31 @@ EMPTY = Plan(0)
 """The plan of an engine that has never had a query."""
 
 
-_N = TypeVar("_N")
-
-
-class _StoredQuery(msgspec.Struct, Generic[_N], frozen=True, omit_defaults=True):
+class _StoredQuery(msgspec.Struct, frozen=True, omit_defaults=True):
     name: str
     since_epoch: int
-    node: _N
+    node: msgspec.Raw
     early: bool = False
     since: Handover | None = None
     until: Handover | None = None
 
 
-class _StoredPlan(msgspec.Struct, Generic[_N], frozen=True, tag="Plan"):
+class _StoredPlan(msgspec.Struct, frozen=True, tag="Plan"):
     epoch: int
-    queries: tuple[_StoredQuery[_N], ...] = ()
+    queries: tuple[_StoredQuery, ...] = ()
     positions: Mapping[str, int] = {}
     format: int = FORMAT
 
 
-class _StoredChange(msgspec.Struct, Generic[_N], frozen=True, tag="PlanChange"):
+class _StoredChange(msgspec.Struct, frozen=True, tag="PlanChange"):
     epoch: int
-    added: tuple[_StoredQuery[_N], ...] = ()
+    added: tuple[_StoredQuery, ...] = ()
     dropped: tuple[str, ...] = ()
     positions: Mapping[str, int] = {}
     format: int = FORMAT
 
 
-_decoder = msgspec.json.Decoder(_StoredPlan[Stored] | _StoredChange[Stored], dec_hook=from_nodes)
+_decoder = msgspec.json.Decoder(_StoredPlan | _StoredChange)
 
 
 def encode_plan(plan: Plan | PlanChange) -> bytes:
@@ -207,7 +203,7 @@ def decode_plan(text: bytes | str) -> Plan | PlanChange:
     listed = found.queries if isinstance(found, _StoredPlan) else found.added
     try:
         queries = tuple(
-            PlannedQuery(query.name, query.since_epoch, restored(query.node), query.early, query.since, query.until)
+            PlannedQuery(query.name, query.since_epoch, read(query.node), query.early, query.since, query.until)
             for query in listed
         )
     except ValueError as error:

@@ -5,92 +5,25 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cluster.expressions import conditions
-from cluster.expressions.nodes import Binary, Expression, bare, grouped
-from cluster.expressions.walks import column_uses as uses_in
-from cluster.expressions.walks import columns_read, node_count
-from cluster.expressions.walks import substituted as with_columns
-from cluster.language.algebra import schema_of
-from cluster.language.columns import Output, Scalar
-from cluster.language.plans import passed_on
-from cluster.shared_nodes import remembered
-from protocols.wire.streams import FieldType
+from cluster.expressions.nodes import Binary
+from cluster.expressions.walks import columns_read
+from cluster.operators.columns import Output, Scalar
+from cluster.operators.scalar_expressions import columns_of, conjunction_of, conjuncts_of, disjuncts_of, passed_on
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
 
-    from cluster.language.algebra import Node
-from functools import lru_cache
+    from cluster.operators import Node
 
-from cluster.expressions.reading import expression_of
-from cluster.language.dialect import parse_scalar
 
-MOST_NODES = 2_000
-"""Most nodes of an expression; substitution stops where an expression would get larger."""
 MOST_ALTERNATIVES = 16
 """Most alternatives into which a condition is split; the alternatives of several ORs multiply."""
-
-
-def columns_of(scalar: Scalar) -> frozenset[str]:
-    """Return the columns that `scalar` reads."""
-    return columns_read(scalar.expression)
-
-
-def column_uses(scalar: Scalar) -> Mapping[str, int]:
-    """Return how often `scalar` reads each column."""
-    return uses_in(scalar.expression)
-
-
-@remembered
-def names_of(node: Node) -> frozenset[str]:
-    """Return the names of the columns of `node`."""
-    return frozenset(column.name for column in schema_of(node))
-
-
-def conjuncts_of(scalar: Scalar | None) -> tuple[Scalar, ...]:
-    """Return the different conditions that AND connects in `scalar`; none if it is None."""
-    if scalar is None:
-        return ()
-    return tuple([_condition(each) for each in conditions.conjuncts(scalar.expression)])
-
-
-def disjuncts_of(scalar: Scalar) -> tuple[Scalar, ...]:
-    """Return the conditions that OR connects in `scalar`."""
-    return tuple([_condition(each) for each in conditions.disjuncts(scalar.expression)])
-
-
-def conjunction_of(scalars: Iterable[Scalar]) -> Scalar | None:
-    """Return the conjunction of `scalars`, without repetitions; None if there are none."""
-    found = conditions.all_of(scalar.expression for scalar in scalars)
-    return None if found is None else _condition(found)
-
-
-def _condition(expression: Expression) -> Scalar:
-    return Scalar(expression, FieldType.BOOLEAN)
-
-
-def substituted(scalar: Scalar, outputs: Mapping[str, Scalar]) -> Scalar | None:
-    """Return `scalar` with every column replaced by its expression; None if that gets too large.
-
-    A part that occurs in several places is shared: work and size grow with the number of parts, not of places.
-    """
-    read = columns_of(scalar)
-    own = node_count(scalar.expression)
-    grown = own + sum(node_count(outputs[name].expression) - 1 for name in read)
-    if grown > MOST_NODES and grown > own:
-        return None
-    columns = {name: grouped(outputs[name].expression) for name in read}
-    return Scalar(bare(with_columns(scalar.expression, columns)), scalar.type)
-
-
-def by_name(outputs: Iterable[Output]) -> dict[str, Scalar]:
-    """Return the expressions of `outputs` by name."""
-    return {output.name: output.scalar for output in outputs}
 
 
 def kept(node: Node, names: Iterable[str]) -> tuple[Output, ...]:
     """Return outputs that keep the columns of `node` in `names`; its first column if there are none."""
     wanted = frozenset(names)
-    schema = schema_of(node)
+    schema = node.schema
     columns = [column for column in schema if column.name in wanted] or list(schema[:1])
     return passed_on(columns)
 
@@ -151,18 +84,3 @@ def tidy_equality(scalar: Scalar, right: frozenset[str]) -> Scalar:
     if not one or not one <= right or other <= right:
         return scalar
     return Scalar(Binary("=", sides[1], sides[0]), scalar.type)
-
-
-@lru_cache(maxsize=16_384)
-def read_scalar(text: str, kind: FieldType) -> Scalar:
-    """Return the expression of a text; names in it are columns of the plan.
-
-    >>> read_scalar('"speed" > 20', FieldType.BOOLEAN).sql
-    '"speed" > 20'
-
-    Raises
-    ------
-    PlanError, FjordSqlError
-        If it is not an expression.
-    """
-    return Scalar(expression_of(parse_scalar(text)), kind)

@@ -10,9 +10,9 @@ from collections.abc import Iterator
 
 from msgspec.structs import replace
 
-from cluster.language.algebra import Extent, Filter, Node, Project, Source, TimeWindow
-from cluster.language.extents import Keeping
-from cluster.language.walks import rebuilt
+from cluster.operators import Extent, Filter, Node, Project, Source, TimeWindow
+from cluster.operators.extent import Keeping
+from cluster.operators.walks import rebuilt
 from cluster.plan.pipelines import is_pipeline
 from cluster.shared_nodes import remembered
 

@@ -14,9 +14,9 @@ from types import MappingProxyType
 
 from msgspec.structs import replace
 
-from cluster.language.algebra import Held, Node, Source
-from cluster.language.stream_reading import History
-from cluster.language.walks import nodes_of, rebuilt, streams_of
+from cluster.operators import Held, Node, Source
+from cluster.operators.source import History
+from cluster.operators.walks import nodes_of, rebuilt
 
 EVER_US = -(2**62)
 """Before all stamps."""
@@ -97,7 +97,7 @@ def _first_instant(
 def streams_of_held(node: Node) -> frozenset[str]:
     """Return the streams with which rows of relations begin to flow."""
     held = (each for each in nodes_of(node) if isinstance(each, Held))
-    return frozenset().union(*(streams_of(each.input).union(each.against) for each in held))
+    return frozenset().union(*(each.input.streams.union(each.against) for each in held))
 
 
 @lru_cache(maxsize=4096)

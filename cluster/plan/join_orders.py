@@ -12,11 +12,12 @@ from itertools import combinations
 
 from cluster.expressions.conditions import equal_sides
 from cluster.expressions.nodes import Binary, Column
-from cluster.language.algebra import Join, Node, Project, Source, inputs_of, schema_of
-from cluster.language.columns import Scalar
-from cluster.language.plans import passed_on, plain_column, project
-from cluster.language.walks import nodes_of
-from cluster.plan.expressions import columns_of, conjunction_of, conjuncts_of, joins_by_equality, kept, names_of
+from cluster.operators import Join, Node, Project, Source
+from cluster.operators.columns import Scalar
+from cluster.operators.projections import project
+from cluster.operators.scalar_expressions import columns_of, conjunction_of, conjuncts_of, passed_on, plain_column
+from cluster.operators.walks import nodes_of
+from cluster.plan.expressions import joins_by_equality, kept
 from cluster.planning_budget import spend
 from protocols.wire.streams import FieldType
 
@@ -53,7 +54,7 @@ class JoinRegion:
 
     def columns_of_inputs(self, inputs: int) -> frozenset[str]:
         """Return the columns of a set of inputs, which is a whole number with a bit for each."""
-        return frozenset().union(*(names_of(each) for place, each in enumerate(self.inputs) if inputs >> place & 1))
+        return frozenset().union(*(each.names for place, each in enumerate(self.inputs) if inputs >> place & 1))
 
 
 def region_of(node: Node) -> JoinRegion | None:
@@ -67,7 +68,7 @@ def region_of(node: Node) -> JoinRegion | None:
     inputs: list[Node] = []
     conditions: list[Scalar] = []
     tree = _flatten(join, inputs, conditions)
-    names = [names_of(each) for each in inputs]
+    names = [each.names for each in inputs]
     spanning = all(sum(1 for own in names if columns_of(each) & own) > 1 for each in conditions)
     if not 2 < len(inputs) <= MOST_JOINED or not spanning:  # noqa: PLR2004 - two have one order
         return None
@@ -95,8 +96,8 @@ def without_narrowing(node: Node) -> Node:
 
 def _implied(conditions: Sequence[Scalar], inputs: Sequence[Node]) -> list[Scalar]:
     """Return the equalities that follow from others: of a = b and b = c, that of a and c, which are of one type."""
-    types = {column.name: column.type for each in inputs for column in schema_of(each)}
-    place = {column.name: number for number, each in enumerate(inputs) for column in schema_of(each)}
+    types = {column.name: column.type for each in inputs for column in each.schema}
+    place = {column.name: number for number, each in enumerate(inputs) for column in each.schema}
     equal: dict[str, set[str]] = {}
     for condition in conditions:
         names = [each.name for each in equal_sides(condition.expression) or () if isinstance(each, Column)]
@@ -147,7 +148,7 @@ class _Trees:
     """Trees over sets of inputs, which are whole numbers with a bit for each."""
 
     def __init__(self, region: JoinRegion) -> None:
-        names = [names_of(each) for each in region.inputs]
+        names = [each.names for each in region.inputs]
         self._reads = [
             sum(1 << place for place, own in enumerate(names) if columns_of(each) & own) for each in region.conditions
         ]
@@ -217,7 +218,7 @@ def joined_by(region: JoinRegion, tree: Tree) -> Node:
     written equates what it does. Columns are left out as soon as nothing above needs them.
     """
     top = region.top
-    outputs = top.outputs if isinstance(top, Project) else passed_on(schema_of(top))
+    outputs = top.outputs if isinstance(top, Project) else passed_on(top.schema)
     needed = frozenset[str]().union(*(columns_of(each.scalar) for each in outputs))
     found = _joined(region, tree, needed, narrow=isinstance(top, Project))
     return Project(found, outputs) if isinstance(top, Project) else project(found, outputs)
@@ -286,7 +287,7 @@ def inner_parts(plan: Node) -> frozenset[int]:
     for node in nodes_of(plan):
         if isinstance(node, Project) and isinstance(node.input, Join):
             found.add(id(node.input))
-        for side in inputs_of(node) if isinstance(node, Join) else ():
+        for side in node.inputs if isinstance(node, Join) else ():
             below = without_narrowing(side)
             if isinstance(below, Join):
                 found |= {id(below), id(side)}

@@ -16,11 +16,11 @@ from collections.abc import Mapping, Sequence
 
 from msgspec.structs import replace
 
-from cluster.language.algebra import Filter, Lookup, Node, Project, Relation, Source, TableLookup
-from cluster.language.plans import plain_column
-from cluster.language.walks import rebuilt
-from cluster.plan.expressions import columns_of, conjuncts_of, joins_by_equality, names_of
-from cluster.plan.relations_read import RelationSize, relations_of
+from cluster.operators import Filter, Lookup, Node, Project, Relation, Source, TableLookup
+from cluster.operators.scalar_expressions import columns_of, conjuncts_of, plain_column
+from cluster.operators.walks import rebuilt
+from cluster.plan.expressions import joins_by_equality
+from cluster.plan.relations_read import RelationSize
 
 _RANKS = {"semi": 0, "anti": 0, "inner": 1, "left": 2}
 
@@ -80,7 +80,7 @@ def in_order(lookups: Sequence[TableLookup], sampled: frozenset[str]) -> bool:
 
 def partners_of(lookup: Lookup | TableLookup, sizes: Mapping[str, RelationSize]) -> float:
     """Return about how many rows a tuple with partners finds; infinity if that is not known."""
-    own = names_of(lookup.table)
+    own = lookup.table.names
     keys = [
         columns_of(part) & own
         for part in conjuncts_of(lookup.predicate)
@@ -99,17 +99,17 @@ def _cost(lookup: TableLookup, sizes: Mapping[str, RelationSize]) -> tuple[int, 
 
 def _read(lookup: TableLookup) -> frozenset[str]:
     """Return the columns of earlier lookups that it reads."""
-    return (frozenset() if lookup.predicate is None else columns_of(lookup.predicate)) - names_of(lookup.table)
+    return (frozenset() if lookup.predicate is None else columns_of(lookup.predicate)) - lookup.table.names
 
 
 def _added(lookup: TableLookup) -> frozenset[str]:
     """Return the columns that it adds to tuples."""
-    return names_of(lookup.table) if lookup.pairs else frozenset()
+    return lookup.table.names if lookup.pairs else frozenset()
 
 
 def _rows(table: Node, sizes: Mapping[str, RelationSize]) -> float:
     """Return about how many rows a table of relations has; for a join as many as the largest relation."""
-    return max((_rows_of(each, sizes) for each in relations_of(table)), default=math.inf)
+    return max((_rows_of(each, sizes) for each in table.relations), default=math.inf)
 
 
 def _rows_of(relation: Relation, sizes: Mapping[str, RelationSize]) -> float:

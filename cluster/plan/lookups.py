@@ -12,7 +12,7 @@ and by the pair, when it begins, if they read several. Rows that are not tuples 
 count window) are joined with the rows that are active when they begin to be valid.
 
 A relation whose own rows are kept or chosen by a stream (NOT EXISTS, set operations, outer joins) is not looked up: its
-rows flow, each as long as its version holds (:class:`~cluster.language.algebra.Held`).
+rows flow, each as long as its version holds (:class:`~cluster.operators.Held`).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from functools import lru_cache
 
 from msgspec.structs import replace
 
-from cluster.language.algebra import (
+from cluster.operators import (
     AntiJoin,
     Difference,
     Filter,
@@ -37,28 +37,22 @@ from cluster.language.algebra import (
     TableLookup,
     TimeWindow,
     Union,
-    inputs_of,
-    schema_of,
-    with_inputs,
 )
-from cluster.language.columns import Output, Scalar
-from cluster.language.plans import column_scalar, named_as, passed_on, project, reads_relations_only
-from cluster.language.scope import unique_name
-from cluster.language.walks import above
-from cluster.plan.expressions import (
+from cluster.operators.columns import Output, Scalar
+from cluster.operators.projections import named_as, project, reads_relations_only
+from cluster.operators.scalar_expressions import (
+    column_scalar,
     columns_of,
     conjunction_of,
     conjuncts_of,
-    joins_by_equality,
-    kept,
-    names_of,
+    passed_on,
     substituted,
-    tidy_equality,
-    without_alternatives,
 )
+from cluster.operators.unique_names import unique_name
+from cluster.operators.walks import above
+from cluster.plan.expressions import joins_by_equality, kept, tidy_equality, without_alternatives
 from cluster.plan.opened_tables import opened
 from cluster.plan.pipelines import is_pipeline, partition_keys
-from cluster.plan.relations_read import relations_of
 
 PLAIN_EQUALITY = 2
 """Number of columns in an equality of one column with another."""
@@ -83,9 +77,9 @@ def with_lookups(node: Node, large: frozenset[str] = frozenset()) -> Node:
 def _with_lookups(node: Node, large: frozenset[str]) -> Node:
     if reads_relations_only(node):
         return node
-    if not relations_of(node):
+    if not node.relations:
         return node
-    node = above(node, tuple([_with_lookups(each, large) for each in inputs_of(node)]))
+    node = above(node, tuple([_with_lookups(each, large) for each in node.inputs]))
     match node:
         case Join():
             return _timed(_joined(node, large))
@@ -131,8 +125,8 @@ def _joined(join: Join, large: frozenset[str]) -> Node:
     if not reads_relations_only(join.left):
         return join
     looked_up = _sunk(Lookup(join.right, join.left, join.predicate), large)
-    by_name = {output.name: output for output in kept(looked_up, names_of(looked_up))}
-    return project(looked_up, [by_name[column.name] for column in schema_of(join)])
+    by_name = {output.name: output for output in kept(looked_up, looked_up.names)}
+    return project(looked_up, [by_name[column.name] for column in join.schema])
 
 
 @lru_cache(maxsize=4096)
@@ -181,15 +175,15 @@ def _apart(lookup: Lookup) -> tuple[Lookup, ...]:
     """Return several lookups that in a row are equivalent to one, and of which most have an equality."""
     if lookup.kind != "anti":
         return (lookup,)
-    conditions = without_alternatives(lookup.predicate, names_of(lookup.input), names_of(lookup.table))
+    conditions = without_alternatives(lookup.predicate, lookup.input.names, lookup.table.names)
     return tuple(replace(lookup, predicate=condition) for condition in conditions)
 
 
 def _spread_by(lookup: Lookup, large: frozenset[str]) -> tuple[str, ...]:
     """Return the column by whose values tuples are spread over buckets, if the table is too large for every worker."""
-    if lookup.predicate is None or not any(each.identity in large for each in relations_of(lookup.table)):
+    if lookup.predicate is None or not any(each.identity in large for each in lookup.table.relations):
         return ()
-    left, right = names_of(lookup.input), names_of(lookup.table)
+    left, right = lookup.input.names, lookup.table.names
     for part in conjuncts_of(lookup.predicate):
         if joins_by_equality(part, left, right):
             plain = [name for name in columns_of(part) if name in left]
@@ -198,7 +192,7 @@ def _spread_by(lookup: Lookup, large: frozenset[str]) -> tuple[str, ...]:
 
 
 def _below_project(lookup: Lookup, below: Project, large: frozenset[str]) -> Node | None:
-    table, names = renamed_table(lookup, [column.name for column in schema_of(below.input)])
+    table, names = renamed_table(lookup, [column.name for column in below.input.schema])
     meanings = {output.name: output.scalar for output in below.outputs}
     meanings |= called_columns(lookup, names)
     predicate = None if lookup.predicate is None else substituted(lookup.predicate, meanings)
@@ -209,23 +203,23 @@ def _below_project(lookup: Lookup, below: Project, large: frozenset[str]) -> Nod
 
 
 def _below_join(lookup: Lookup, below: Join | SemiJoin | AntiJoin | Lookup, large: frozenset[str]) -> Node | None:
-    read = frozenset() if lookup.predicate is None else columns_of(lookup.predicate) - names_of(lookup.table)
+    read = frozenset() if lookup.predicate is None else columns_of(lookup.predicate) - lookup.table.names
     left, right = (below.input, below.table) if isinstance(below, Lookup) else (below.left, below.right)
-    on_left = read <= names_of(left)
-    if not on_left and not (isinstance(below, Join) and read <= names_of(right)):
+    on_left = read <= left.names
+    if not on_left and not (isinstance(below, Join) and read <= right.names):
         return None
     side, other = (left, right) if on_left else (right, left)
-    table, names = renamed_table(lookup, [*names_of(side), *names_of(other)])
-    meanings = {column.name: column_scalar(column) for column in schema_of(side)}
+    table, names = renamed_table(lookup, [*side.names, *other.names])
+    meanings = {column.name: column_scalar(column) for column in side.schema}
     meanings |= called_columns(lookup, names)
     predicate = None if lookup.predicate is None else substituted(lookup.predicate, meanings)
     looked_up = _sunk(Lookup(side, table, predicate, lookup.kind), large)
-    joined = with_inputs(below, (looked_up, *inputs_of(below)[1:]) if on_left else (left, looked_up))
-    return project(joined, (*passed_on(schema_of(below)), *found_columns(lookup, names)))
+    joined = below.with_inputs((looked_up, *below.inputs[1:]) if on_left else (left, looked_up))
+    return project(joined, (*passed_on(below.schema), *found_columns(lookup, names)))
 
 
 def _below_union(lookup: Lookup, below: Union, large: frozenset[str]) -> Node:
-    sides = (below.left, named_as(below.right, schema_of(below.left)))
+    sides = (below.left, named_as(below.right, below.left.schema))
     return Union(*(_sunk(replace(lookup, input=side), large) for side in sides))
 
 
@@ -237,12 +231,12 @@ def _in_source(lookup: Lookup, source: Source) -> Node:
     """
     table = opened(lookup)
     # No other column has a name with a dot.
-    prefix = unique_name("+".join(each.name for each in relations_of(table.rest)), _prefixes(source))
-    names = {column.name: f"{prefix}.{column.name}" for column in schema_of(table.rest)}
-    whole = tuple(Output(names[each.name], column_scalar(each), each.unit) for each in schema_of(table.rest))
-    outside = {each.name: column_scalar(replace(each, name=names[each.name])) for each in schema_of(table.rest)}
+    prefix = unique_name("+".join(each.name for each in table.rest.relations), _prefixes(source))
+    names = {column.name: f"{prefix}.{column.name}" for column in table.rest.schema}
+    whole = tuple(Output(names[each.name], column_scalar(each), each.unit) for each in table.rest.schema)
+    outside = {each.name: column_scalar(replace(each, name=names[each.name])) for each in table.rest.schema}
     meanings = {column.name: column_scalar(column) for column in source.columns}
-    meanings |= {column.name: outside[table.names[column.name]] for column in schema_of(lookup.table)}
+    meanings |= {column.name: outside[table.names[column.name]] for column in lookup.table.schema}
     predicate = None if lookup.predicate is None else substituted(lookup.predicate, meanings)
     chosen = None if table.condition is None else substituted(table.condition, outside)
     if (predicate is None) != (lookup.predicate is None) or (chosen is None) != (table.condition is None):
@@ -251,31 +245,31 @@ def _in_source(lookup: Lookup, source: Source) -> Node:
     sides = [tidy_equality(part, frozenset(names.values())) for part in conjuncts_of(predicate)]
     predicate = conjunction_of(sorted(sides, key=lambda part: part.sql))
     entry = TableLookup(Project(table.rest, whole), predicate, lookup.kind)
-    columns = (*source.columns, *schema_of(entry.table)) if entry.pairs else source.columns
+    columns = (*source.columns, *entry.table.schema) if entry.pairs else source.columns
     node: Node = replace(source, columns=columns, lookups=(*source.lookups, entry))
     if chosen is not None:
         node = Filter(node, chosen)
-    found = {column.name: names[table.names[column.name]] for column in schema_of(lookup.table)}
+    found = {column.name: names[table.names[column.name]] for column in lookup.table.schema}
     return project(node, (*passed_on(source.columns), *found_columns(lookup, found)))
 
 
 def _prefixes(source: Source) -> list[str]:
-    return [schema_of(each.table)[0].name.split(".", maxsplit=1)[0] for each in source.lookups]
+    return [each.table.schema[0].name.split(".", maxsplit=1)[0] for each in source.lookups]
 
 
 def called_columns(lookup: Lookup, names: dict[str, str]) -> dict[str, Scalar]:
     """Return the columns of a lookup's table under other names, by their own names."""
-    return {each.name: column_scalar(replace(each, name=names[each.name])) for each in schema_of(lookup.table)}
+    return {each.name: column_scalar(replace(each, name=names[each.name])) for each in lookup.table.schema}
 
 
 def renamed_table(lookup: Lookup, taken: list[str]) -> tuple[Node, dict[str, str]]:
     """Return a lookup's table with names that are not in use, and the new name of each column."""
     used = list(taken)
     names: dict[str, str] = {}
-    for column in schema_of(lookup.table):
+    for column in lookup.table.schema:
         names[column.name] = unique_name(column.name, used)
         used.append(names[column.name])
-    outputs = [Output(names[each.name], column_scalar(each), each.unit) for each in schema_of(lookup.table)]
+    outputs = [Output(names[each.name], column_scalar(each), each.unit) for each in lookup.table.schema]
     return project(lookup.table, outputs), names
 
 
@@ -285,5 +279,5 @@ def found_columns(lookup: Lookup, names: dict[str, str]) -> list[Output]:
         return []
     return [
         Output(column.name, column_scalar(replace(column, name=names[column.name])), column.unit)
-        for column in schema_of(lookup.table)
+        for column in lookup.table.schema
     ]

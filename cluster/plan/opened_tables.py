@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from cluster.language.algebra import Filter, Lookup, Node, Project, schema_of
-from cluster.language.columns import Scalar
-from cluster.language.plans import plain_column
-from cluster.plan.expressions import by_name, conjunction_of, conjuncts_of, substituted
+from cluster.operators import Filter, Lookup, Node, Project
+from cluster.operators.columns import Scalar
+from cluster.operators.scalar_expressions import by_name, conjunction_of, conjuncts_of, plain_column, substituted
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +31,7 @@ class OpenedTable:
 def opened(lookup: Lookup) -> OpenedTable:
     """Return a lookup's table, opened as far as the selection can be applied afterwards."""
     table = lookup.table
-    names = {column.name: column.name for column in schema_of(table)}
+    names = {column.name: column.name for column in table.schema}
     condition: Scalar | None = None
     while True:
         match table:

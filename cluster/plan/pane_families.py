@@ -17,8 +17,8 @@ from collections.abc import Iterator
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from cluster.language.algebra import Node, TimeWindow
-from cluster.language.walks import rebuilt
+from cluster.operators import Node, TimeWindow
+from cluster.operators.walks import rebuilt
 from cluster.plan.pane_query import pane_query_of
 from cluster.shared_nodes import remembered
 from protocols.text.durations import format_duration

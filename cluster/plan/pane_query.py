@@ -12,12 +12,11 @@ from functools import lru_cache
 import msgspec
 from msgspec.structs import replace
 
-from cluster.language.algebra import Aggregate, Filter, Node, Project, Source, TimeWindow, WindowBounds, schema_of
-from cluster.language.columns import STAMP, AggregateCall, Column, Output, Scalar, identity_of
-from cluster.language.plans import column_scalar
-from cluster.language.stream_reading import Tolerance
+from cluster.operators import Aggregate, Filter, Node, Project, Source, TimeWindow, WindowBounds
+from cluster.operators.columns import STAMP, AggregateCall, Column, Output, Scalar, identity_of
+from cluster.operators.scalar_expressions import column_scalar, columns_of, conjunction_of, conjuncts_of, substituted
+from cluster.operators.source import Tolerance
 from cluster.plan.called_functions import called_by
-from cluster.plan.expressions import columns_of, conjunction_of, conjuncts_of, substituted
 
 PANE_CLASS_BITS = 8
 """Windows share panes only with windows whose own panes are up to 256 times as wide: panes of one microsecond would be
@@ -118,7 +117,7 @@ def pane_query_of(node: Node) -> PaneQuery | None:
     names = (*(key_name(key) for key in own_keys), *(call.name for call in own_calls))
     outputs = tuple(
         Output(column.name, column_scalar(Column(name, column.type)), column.unit)
-        for column, name in zip(schema_of(node), names, strict=True)
+        for column, name in zip(node.schema, names, strict=True)
     )
     top: Node = Project(shared, outputs)
     for each in reversed(above):

@@ -13,12 +13,12 @@ from typing import TypeGuard
 
 from msgspec.structs import replace
 
-from cluster.language.algebra import Node, Project, StampJoin, Zip, inputs_of, schema_of
-from cluster.language.columns import Output
-from cluster.language.plans import column_scalar, null_scalar, project
-from cluster.language.walks import above, nodes_of
-from cluster.plan.expressions import kept, names_of
-from cluster.plan.needs import needed_below
+from cluster.operators import Node, Project, StampJoin, Zip
+from cluster.operators.columns import Output
+from cluster.operators.projections import project
+from cluster.operators.scalar_expressions import column_scalar, null_scalar
+from cluster.operators.walks import above, nodes_of
+from cluster.plan.expressions import kept
 from cluster.planning_budget import spend
 
 
@@ -32,7 +32,7 @@ def with_partner_columns(node: Node) -> Node:
     def visit(current: Node) -> Node:
         found = made.get(id(current))
         if found is None:
-            found = above(current, tuple([visit(each) for each in inputs_of(current)]))
+            found = above(current, tuple([visit(each) for each in current.inputs]))
             if _breaks_ties(found):
                 found = _narrowed(found, read[id(current)])
             made[id(current)] = found
@@ -52,10 +52,10 @@ def _narrowed(join: Zip | StampJoin, read: frozenset[str]) -> Node:
         left = join.left
     if (left, right) == (join.left, join.right):
         return join
-    unread = (names_of(join.left) - names_of(left)) | (names_of(join.right) - names_of(right))
+    unread = (join.left.names - left.names) | (join.right.names - right.names)
     outputs = [
         Output(each.name, null_scalar(each) if each.name in unread else column_scalar(each), each.unit)
-        for each in schema_of(join)
+        for each in join.schema
     ]
     return Project(replace(join, left=left, right=right), tuple(outputs))
 
@@ -63,7 +63,7 @@ def _narrowed(join: Zip | StampJoin, read: frozenset[str]) -> Node:
 def _columns_read(node: Node) -> dict[int, frozenset[str]]:
     """Return which columns of each node of a plan are read, by identity of the node."""
     found: dict[int, frozenset[str]] = {}
-    waiting = [(node, names_of(node))]
+    waiting = [(node, node.names)]
     while waiting:
         current, read = waiting.pop()
         known = found.get(id(current))
@@ -78,6 +78,6 @@ def _columns_read(node: Node) -> dict[int, frozenset[str]]:
 def _read_below(node: Node, read: frozenset[str]) -> Iterator[tuple[Node, frozenset[str]]]:
     if _breaks_ties(node):
         own = read.union(*node.keys)
-        yield from ((side, own & names_of(side)) for side in (node.left, node.right))
+        yield from ((side, own & side.names) for side in (node.left, node.right))
     else:
-        yield from ((below, needed) for below, needed, _ in needed_below(node, read, ()))
+        yield from ((below, needed) for below, needed, _ in node.needed_below(read, ()))

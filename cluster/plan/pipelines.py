@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from msgspec import UNSET
 
-from cluster.language.algebra import (
+from cluster.operators import (
     Aggregate,
     Extent,
     Filter,
@@ -25,9 +25,9 @@ from cluster.language.algebra import (
     UntilNext,
     WindowBounds,
 )
-from cluster.language.columns import QUERY_GROUP
-from cluster.language.plans import plain_column
-from cluster.language.walks import nodes_of
+from cluster.operators.columns import QUERY_GROUP
+from cluster.operators.scalar_expressions import plain_column
+from cluster.operators.walks import nodes_of
 
 
 def is_pipeline(node: Node) -> bool:

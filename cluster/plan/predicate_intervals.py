@@ -26,7 +26,7 @@ from cluster.expressions.nodes import (
     Not,
     bare,
 )
-from cluster.language.columns import Scalar, Schema
+from cluster.operators.columns import Scalar, Schema
 from protocols.wire.streams import FieldType
 
 Value = int | float | str

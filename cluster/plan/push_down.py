@@ -15,11 +15,11 @@ from functools import lru_cache
 
 import msgspec
 
-from cluster.language.algebra import Source
-from cluster.language.columns import Scalar
-from cluster.language.plans import plain_column
-from cluster.language.stream_reading import Detector
-from cluster.plan.expressions import columns_of, conjunction_of, conjuncts_of
+from cluster.operators import Source
+from cluster.operators.aggregate_functions import AGGREGATE_FUNCTIONS
+from cluster.operators.columns import Scalar
+from cluster.operators.scalar_expressions import columns_of, conjunction_of, conjuncts_of, plain_column
+from cluster.operators.source import Detector
 from cluster.plan.pane_query import PaneQuery
 from cluster.plan.predicate_intervals import Interval, Intervals, extract_ranges
 from cluster.plan.widening import widened_bands, widened_conditions
@@ -31,13 +31,9 @@ from protocols.wire.programs import Band, Measure
 from protocols.wire.streams import FieldType
 
 MEASURES: Mapping[str, tuple[Measure, ...]] = {
-    "count": (Measure.COUNT,),
-    "sum": (Measure.COUNT, Measure.SUM),
-    "avg": (Measure.COUNT, Measure.SUM),
-    "min": (Measure.COUNT, Measure.MIN),
-    "max": (Measure.COUNT, Measure.MAX),
+    name: row.measures for name, row in AGGREGATE_FUNCTIONS.items() if row.measures
 }
-"""The measures of which each aggregate is composed."""
+"""The measures of which each aggregate is composed that devices can compute."""
 NUMBERS = (FieldType.INTEGER, FieldType.REAL)
 MOST_PAIRS = 1_000
 """Most pairs of intervals of one field that are compared to intersect several conditions."""

@@ -6,27 +6,8 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from cluster.language.algebra import Held, Lookup, Node, Relation, Source
-from cluster.language.walks import nodes_of
-from cluster.shared_nodes import remembered
-
 MEMORY_BYTES = 256 * 1024**2
 """How much of a worker's memory one table of relations may take, unless another limit is given."""
-
-
-@remembered
-def relations_of(node: Node) -> tuple[Relation, ...]:
-    """Return the relations a plan reads, each once for every set of its columns."""
-    found: dict[Relation, None] = {}
-    for each in nodes_of(node):
-        match each:
-            case Relation():
-                found[each] = None
-            case Source():
-                found |= dict.fromkeys(relation for lookup in each.lookups for relation in relations_of(lookup.table))
-            case Lookup() | Held():
-                found |= dict.fromkeys(relations_of(each.table))
-    return tuple(found)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,9 +10,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from cluster.language.algebra import Lookup, inputs_of
-from cluster.language.size_ranges import with_sizes
-from cluster.language.walks import above, nodes_of, parts_shared, written_out
+from cluster.operators import Lookup
+from cluster.operators.size_ranges import with_sizes
+from cluster.operators.walks import above, nodes_of, parts_shared, written_out
 from cluster.plan.counted_extents import with_counted_extents
 from cluster.plan.full_windows import with_waits
 from cluster.plan.lookup_order import with_ordered_lookups
@@ -33,7 +33,7 @@ from cluster.plan.rules import (
 from cluster.planning_budget import PlanningLimitError, spend
 
 if TYPE_CHECKING:
-    from cluster.language.algebra import Node
+    from cluster.operators import Node
     from cluster.plan.relations_read import RelationSize
 
 Rule = Callable[["Node"], "Node | None"]
@@ -179,7 +179,7 @@ def rewrite(
     """Results of large parts that are shared."""
 
     def improved(current: Node) -> Node | None:
-        whole = any(id(below) in common for below in inputs_of(current))
+        whole = any(id(below) in common for below in current.inputs)
         for rule in rules:
             if whole and rule in COPYING:
                 continue
@@ -197,7 +197,7 @@ def rewrite(
         return None
 
     def above_rewritten(current: Node) -> Node:
-        made = above(current, tuple([visit(each) for each in inputs_of(current)]))
+        made = above(current, tuple([visit(each) for each in current.inputs]))
         return same.setdefault(made, made)
 
     def visit(current: Node) -> Node:

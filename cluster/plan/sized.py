@@ -13,12 +13,12 @@ import re
 from collections.abc import Sequence
 
 from cluster.expressions.nodes import Literal
-from cluster.language.algebra import Node, Project, schema_of
-from cluster.language.columns import Output, Scalar
-from cluster.language.plans import passed_on
-from cluster.language.scope import Names
-from cluster.language.size_ranges import BEST, SizeRange, Sizes, ranges_of, with_sizes
-from cluster.language.walks import nodes_of
+from cluster.operators import Node, Project
+from cluster.operators.columns import Output, Scalar
+from cluster.operators.scalar_expressions import passed_on
+from cluster.operators.size_ranges import BEST, SizeRange, Sizes, ranges_of, with_sizes
+from cluster.operators.unique_names import Names
+from cluster.operators.walks import nodes_of
 from cluster.shared_nodes import remembered
 from protocols.text.durations import format_duration, parse_duration_us
 from protocols.wire.streams import FieldType
@@ -42,7 +42,7 @@ def sized(node: Node, sizes: Sizes = BEST) -> Node:
     if not ranges:
         return node
     chosen = with_sizes(node, sizes)
-    columns = schema_of(chosen)
+    columns = chosen.schema
     name = Names(column.name for column in columns).unique(QUALITY)
     quality = Scalar(Literal(FieldType.TEXT, quality_words(ranges, sizes)), FieldType.TEXT)
     return Project(chosen, (*passed_on(columns), Output(name, quality)))

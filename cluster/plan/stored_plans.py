@@ -8,15 +8,11 @@ from __future__ import annotations
 import hashlib
 
 import msgspec
-from sqlglot.errors import SqlglotError
 
-from cluster.errors import PlanError
 from cluster.expressions import storing
-from cluster.language.algebra import Node, Relation, inputs_of, with_inputs
-from cluster.language.columns import Scalar, identity_of
-from cluster.language.errors import FjordSqlError
-from cluster.language.walks import from_below, written_out
-from cluster.plan.expressions import read_scalar
+from cluster.operators import NODES, Node, Relation
+from cluster.operators.columns import Scalar, identity_of
+from cluster.operators.walks import from_below, written_out
 from cluster.shared_nodes import remembered
 from protocols.wire.streams import FieldType
 
@@ -54,30 +50,27 @@ def stored(node: Node) -> Stored:
     listed: list[Numbered] = []
     for each in from_below(node):
         places[id(each)] = len(listed)
-        inputs = inputs_of(each)
-        bare = with_inputs(each, tuple(_NOWHERE for _ in inputs))
+        inputs = each.inputs
+        bare = each.with_inputs(tuple(_NOWHERE for _ in inputs))
         listed.append(Numbered(bare, tuple(places[id(below)] for below in inputs)))
     return tuple(listed)
 
 
-def restored(found: Stored) -> Node:
-    """Return the plan of a stored form.
-
-    Raises
-    ------
-    ValueError
-        If a list is empty, or a node in it does not come after its inputs.
-    """
-    if not isinstance(found, tuple):
-        return found
+def _restored(found: tuple[Numbered, ...]) -> Node:
     nodes: list[Node] = []
     for each in found:
         if not all(0 <= place < len(nodes) for place in each.inputs):
             raise ValueError(f"node {len(nodes)} of a plan does not come after its inputs")
-        nodes.append(with_inputs(each.node, tuple(nodes[place] for place in each.inputs)))
+        nodes.append(each.node.with_inputs(tuple(nodes[place] for place in each.inputs)))
     if not nodes:
         raise ValueError("a plan without nodes")
     return nodes[-1]
+
+
+_INPUTS = ("input", "left", "right", "table")
+"""The fields of nodes that hold nodes."""
+
+_decoder = msgspec.json.Decoder()
 
 
 class _Expression(msgspec.Struct, frozen=True):
@@ -101,27 +94,47 @@ def as_nodes(value: object) -> object:
     return _Expression(storing.stored(value.expression), value.type)
 
 
-def from_nodes(kind: type, value: object) -> Scalar:
-    """Return the expression of a stored form of this version or an earlier one.
+def from_nodes(kind: type, value: object) -> Scalar | Node:
+    """Return the expression or node of a stored form of this version or an earlier one.
 
     Raises
     ------
     ValueError
-        If it is not an expression.
+        If it is neither.
     """
+    if kind is Node:
+        return _node(value)
     if kind is not Scalar:
         raise NotImplementedError(f"{kind.__name__} is no part of a plan")
     if isinstance(value, dict) and "sql" in value:
+        from cluster.plan.scalar_texts import scalar_of_text  # noqa: PLC0415 - the parser is loaded for old files only
+
         text = msgspec.convert(value, _Text)
-        try:
-            return read_scalar(text.sql, text.type)
-        except (PlanError, FjordSqlError, SqlglotError, TypeError) as error:
-            raise ValueError(f"{text.sql!r} is no expression: {error}") from error
+        return scalar_of_text(text.sql, text.type)
     found = msgspec.convert(value, _Expression)
     return Scalar(storing.restored(found.expression), found.type)
 
 
-_decoder = msgspec.json.Decoder(Stored, dec_hook=from_nodes)
+def _node(value: object) -> Node:
+    """Return the plan of a decoded tree or list."""
+    if isinstance(value, list):
+        return _restored(msgspec.convert(value, tuple[Numbered, ...], dec_hook=from_nodes))
+    waiting, made = [(value, False)], dict[int, Node]()
+    while waiting:
+        current, inputs_made = waiting.pop()
+        if isinstance(current, Node):
+            made[id(current)] = current
+            continue
+        kind = NODES.get(str(current.get("type"))) if isinstance(current, dict) else None
+        if kind is None or not isinstance(current, dict):
+            raise ValueError("what has none of the types of nodes is no plan")
+        inputs = {name: current[name] for name in _INPUTS if name in current}
+        if inputs_made:
+            nodes = {name: made[id(each)] for name, each in inputs.items()}
+            made[id(current)] = msgspec.convert({**current, **nodes}, kind, dec_hook=from_nodes)
+        else:
+            waiting += [(current, True), *((each, False) for each in inputs.values())]
+    return made[id(value)]
 
 
 @remembered
@@ -130,7 +143,7 @@ def written(node: Node) -> bytes:
     return msgspec.json.encode(stored(node), enc_hook=as_nodes)
 
 
-def read(text: bytes | str) -> Node:
+def read(text: bytes | str | msgspec.Raw) -> Node:
     """Return the plan that a JSON text describes.
 
     Raises
@@ -138,7 +151,7 @@ def read(text: bytes | str) -> Node:
     msgspec.DecodeError, ValueError
         If the text is not a plan.
     """
-    return restored(_decoder.decode(text))
+    return _node(_decoder.decode(text))
 
 
 def encoded(node: Node) -> bytes:
@@ -147,8 +160,8 @@ def encoded(node: Node) -> bytes:
         return identity_of(node)
     digests: dict[int, str] = {}
     for each in from_below(node):
-        inputs = inputs_of(each)
-        bare = with_inputs(each, tuple(_NOWHERE for _ in inputs))
+        inputs = each.inputs
+        bare = each.with_inputs(tuple(_NOWHERE for _ in inputs))
         below = [digests[id(input_)] for input_ in inputs]
         digests[id(each)] = hashlib.blake2b(identity_of((bare, below)), digest_size=16).hexdigest()
     return digests[id(node)].encode()

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from cluster.expressions import nodes as expressions
 from cluster.expressions.conditions import equal_sides
-from cluster.language.algebra import (
+from cluster.operators import (
     Aggregate,
     AntiJoin,
     Distinct,
@@ -26,33 +26,29 @@ from cluster.language.algebra import (
     TableLookup,
     TimeWindow,
     Union,
-    inputs_of,
-    schema_of,
 )
-from cluster.language.columns import Output, Scalar
-from cluster.language.plans import passed_on, plain_column, project, unique_columns
-from cluster.language.walks import above, streams_of
-from cluster.plan.expressions import (
+from cluster.operators.aggregate_functions import AGGREGATE_FUNCTIONS
+from cluster.operators.columns import Output, Scalar
+from cluster.operators.projections import project
+from cluster.operators.scalar_expressions import (
     columns_of,
     conjunction_of,
     conjuncts_of,
-    names_of,
+    passed_on,
+    plain_column,
     substituted,
 )
+from cluster.operators.walks import above
 from cluster.plan.extent_keeping import extents_kept
 from cluster.plan.join_orders import joined_by, order_words, orders_of, region_of, without_narrowing
 from cluster.plan.lookup_order import in_order
 from cluster.plan.pane_families import pane_families
-from cluster.plan.relations_read import relations_of
-from cluster.plan.rules.duplicates import duplicate_free
 
 Varied = tuple[Node, str]
 """A part written differently, and what is different."""
 Variation = Callable[[Node], Iterator[Varied]]
 
 MOST_LOOKUP_ORDERS = 24
-BY_VALUE = frozenset({"count", "sum", "avg", "min", "max", "bool_and", "bool_or"})
-"""Aggregates that depend on the values of rows only: not on stamps, nor on the order in which rows come."""
 
 
 def join_orders(node: Node) -> Iterator[Varied]:
@@ -79,7 +75,7 @@ def lookup_orders(node: Node) -> Iterator[Varied]:
 
 
 def _table_name(lookup: TableLookup) -> str:
-    return "+".join(dict.fromkeys(each.name for each in relations_of(lookup.table)))
+    return "+".join(dict.fromkeys(each.name for each in lookup.table.relations))
 
 
 def filter_above_join(node: Node) -> Iterator[Varied]:
@@ -87,7 +83,7 @@ def filter_above_join(node: Node) -> Iterator[Varied]:
     if not isinstance(node, Join):
         return
     for place, side in enumerate((node.left, node.right)):
-        bare, conditions = _without_conditions(side, names_of(side))
+        bare, conditions = _without_conditions(side, side.names)
         predicate = conjunction_of(conditions)
         if predicate is not None:
             left, right = (bare, node.right) if place == 0 else (node.left, bare)
@@ -140,9 +136,9 @@ def distinct_below(node: Node) -> Iterator[Varied]:
         return
     top = node.input
     below = top.input if isinstance(top, Project) else top
-    if not isinstance(below, Join | Union) or all(map(duplicate_free, inputs_of(below))):
+    if not isinstance(below, Join | Union) or all(each.duplicate_free for each in below.inputs):
         return
-    sides = tuple(each if duplicate_free(each) else Distinct(each) for each in inputs_of(below))
+    sides = tuple(each if each.duplicate_free else Distinct(each) for each in below.inputs)
     changed = above(below, sides)
     if isinstance(below, Join) and top is below:
         yield changed, "duplicates are eliminated before the join"
@@ -154,7 +150,7 @@ def distinct_below(node: Node) -> Iterator[Varied]:
 
 def distinct_partners(node: Node) -> Iterator[Varied]:
     """A ⋉ B = A ⋉ δ(B), and so for the anti-join: whether there is a partner does not depend on how many."""
-    if isinstance(node, SemiJoin | AntiJoin) and not duplicate_free(node.right):
+    if isinstance(node, SemiJoin | AntiJoin) and not node.right.duplicate_free:
         changed = replace(node, right=Distinct(node.right))
         yield changed, f"of equal rows of {_streams(node.right)} one is kept"
 
@@ -166,27 +162,27 @@ def aggregate_before_join(node: Node) -> Iterator[Varied]:
     key; no two rows of the other side agree in these columns and its keys at any instant; and the aggregates read
     values of the one side only. Then all rows of a group of pairs have the same partner, or none.
     """
-    if not isinstance(node, Aggregate) or any(call.function not in BY_VALUE for call in node.calls):
+    if not isinstance(node, Aggregate) or any(not AGGREGATE_FUNCTIONS[call.function].by_value for call in node.calls):
         return
     below = without_narrowing(node.input)
     if not isinstance(below, Join) or below.predicate is None:
         return
     for place, (side, other) in enumerate(((below.left, below.right), (below.right, below.left))):
-        pairs = _pairs(below.predicate, names_of(side), names_of(other))
-        unique = unique_columns(other)
+        pairs = _pairs(below.predicate, side.names, other.names)
+        unique = other.unique_columns
         if pairs is None or unique is None or not unique <= {*node.keys, *(partner for _, partner in pairs)}:
             continue
         if not all(one in node.keys or partner in node.keys for one, partner in pairs):
             continue
-        if not all(columns_of(scalar) <= names_of(side) for call in node.calls for scalar in call.reads):
+        if not all(columns_of(scalar) <= side.names for call in node.calls for scalar in call.reads):
             continue
-        keys = tuple(dict.fromkeys([*(key for key in node.keys if key in names_of(side)), *(one for one, _ in pairs)]))
-        if {call.name for call in node.calls} & (names_of(other) | {*keys}):
+        keys = tuple(dict.fromkeys([*(key for key in node.keys if key in side.names), *(one for one, _ in pairs)]))
+        if {call.name for call in node.calls} & (other.names | {*keys}):
             continue
         grouped = Aggregate(side, keys, node.calls)
         left, right = (grouped, other) if place == 0 else (other, grouped)
         joined = Join(left, right, below.predicate)
-        yield project(joined, passed_on(schema_of(node))), f"{_streams(side)} is aggregated before the join"
+        yield project(joined, passed_on(node.schema)), f"{_streams(side)} is aggregated before the join"
 
 
 def _pairs(predicate: Scalar, own: frozenset[str], others: frozenset[str]) -> list[tuple[str, str]] | None:
@@ -205,7 +201,7 @@ def _pairs(predicate: Scalar, own: frozenset[str], others: frozenset[str]) -> li
 
 
 def _streams(node: Node) -> str:
-    return ", ".join(sorted(streams_of(node)))
+    return ", ".join(sorted(node.streams))
 
 
 VARIATIONS: tuple[Variation, ...] = (

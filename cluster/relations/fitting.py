@@ -8,10 +8,10 @@ from operator import and_
 
 import polars as pl
 
-from cluster.language.columns import Column, Schema
 from cluster.language.comparisons import Comparison, Value
 from cluster.language.errors import suggest
 from cluster.language.relation_statements import MOST_COLUMNS
+from cluster.operators.columns import Column, Schema
 from cluster.relations.source import SourceColumn, SourceSchemaError
 from protocols.wire.names import folded, is_identifier, normal
 from protocols.wire.streams import RESERVED_PREFIX, FieldType

@@ -20,9 +20,9 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
-from cluster.language.columns import Column, Schema
 from cluster.language.comparisons import Comparison
 from cluster.language.secrets import masked
+from cluster.operators.columns import Column, Schema
 from cluster.relations.allowed_files import AllowedFiles, may_be_of_elsewhere
 from cluster.relations.csv_types import scanned, types_in
 from cluster.relations.fitting import POLARS_TYPES, matched, predicate, servable, settled

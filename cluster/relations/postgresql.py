@@ -12,9 +12,9 @@ import polars as pl
 import psycopg
 from psycopg.sql import Identifier
 
-from cluster.language.columns import Column, Schema
 from cluster.language.comparisons import Comparison
 from cluster.language.secrets import MASK, masked
+from cluster.operators.columns import Column, Schema
 from cluster.relations.allowed_hosts import AllowedHosts
 from cluster.relations.fitting import matched, polars_schema, servable, settled
 from cluster.relations.source import (

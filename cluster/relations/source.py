@@ -10,8 +10,8 @@ from typing import Protocol
 import polars as pl
 
 from cluster.errors import ClusterError
-from cluster.language.columns import Schema
 from cluster.language.comparisons import Comparison
+from cluster.operators.columns import Schema
 from protocols.wire.streams import FieldType
 
 Row = tuple[object, ...]

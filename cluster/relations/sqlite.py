@@ -18,8 +18,8 @@ from urllib.parse import quote
 
 import polars as pl
 
-from cluster.language.columns import Column, Schema
 from cluster.language.comparisons import Comparison
+from cluster.operators.columns import Column, Schema
 from cluster.relations.allowed_files import AllowedFiles
 from cluster.relations.fitting import POLARS_TYPES, matched, polars_schema, servable, settled
 from cluster.relations.source import (

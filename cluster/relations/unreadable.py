@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, NoReturn
 from cluster.relations.source import SourceSchemaError
 
 if TYPE_CHECKING:
-    from cluster.language.columns import Schema
     from cluster.language.comparisons import Comparison
+    from cluster.operators.columns import Schema
     from cluster.relations.source import SourceColumn
     from protocols.errors import FjordError
 

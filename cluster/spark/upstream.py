@@ -25,7 +25,7 @@ from cluster.fjord.stored_rows import RowsInFile
 from cluster.fjord.stream_scan import StreamScan
 from cluster.fjord.upstream_dataflow import UpstreamDataflow
 from cluster.functions.calling import CALLS
-from cluster.language.stream_reading import History
+from cluster.operators.source import History
 from cluster.physical.nodes import Host
 from cluster.spark.answer_parts import written_by_task
 from cluster.spark.envelopes import (

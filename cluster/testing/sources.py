@@ -12,8 +12,8 @@ import polars as pl
 from cluster.errors import ClusterError
 from cluster.fjord.batch import ALWAYS, NEVER, START
 from cluster.fjord.scalars import POLARS_TYPES
-from cluster.language.columns import Column, Schema
 from cluster.local.memory_tables import RelationRows
+from cluster.operators.columns import Column, Schema
 from protocols.errors import SchemaError
 from protocols.text.durations import parse_duration_us
 from protocols.wire.streams import Field, FieldType, StreamSchema, check_value

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from datetime import UTC, date, datetime, time, timedelta
 from zoneinfo import ZoneInfo
 
-from cluster.language.window_shapes import DAY_US, Grid, Span
+from cluster.operators.window_shapes import DAY_US, Grid, Span
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MICROSECOND = timedelta(microseconds=1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from cluster.language.extents import Coalescing
+from cluster.operators.extent import Coalescing
 
 Row = tuple[Any, ...]
 

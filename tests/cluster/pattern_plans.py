@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from cluster.language.algebra import PatternMatch, schema_of
-from cluster.language.columns import AggregateCall, Scalar
 from cluster.language.dialect import parse_scalar
-from cluster.language.row_patterns import INSTANT, Reach
+from cluster.operators import PatternMatch
+from cluster.operators.columns import AggregateCall, Scalar
+from cluster.operators.pattern_match import INSTANT, Reach
 from tests.cluster.fjord.scalar_definition import value_of
 from tests.cluster.pattern_definition import Element, Row, Sight, matches, ordered
 
@@ -18,7 +18,7 @@ _FOLDED = {"sum": sum, "min": min, "max": max, "avg": lambda values: sum(values)
 def pattern_rows(node: PatternMatch, rows: Sequence[tuple[int, tuple[Any, ...]]]) -> list[tuple[int, tuple[Any, ...]]]:
     """Return the rows of the answer with their stamps, given those of the input."""
     pattern = node.pattern
-    names = [column.name for column in schema_of(node.input)]
+    names = [column.name for column in node.input.schema]
     conditions = {each.variable: [part for part in (each.row, each.reaching) if part] for each in pattern.definitions}
     elements = [Element(each.variable, each.least, each.most, each.reluctant) for each in pattern.elements]
 

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any
 
-from cluster.language.sequence_calls import SequenceCall
+from cluster.operators.sequence import SequenceCall
 from protocols.wire.streams import FieldType
 
 Row = tuple[Any, ...]

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import msgspec
 
-from cluster.language.algebra import Filter, Node, Relation, Source, Union, schema_of
-from cluster.language.bounds import unbounded_operator
-from cluster.language.columns import Column
-from cluster.language.instants import is_instantaneous
-from cluster.language.plans import never_null, reads_relations_only
-from cluster.language.walks import above, from_below, levels, nodes_of, parts_shared, rebuilt, written_out
+from cluster.operators import Filter, Node, Relation, Source, Union
+from cluster.operators.columns import Column
+from cluster.operators.projections import reads_relations_only
+from cluster.operators.unbounded import unbounded_operator
+from cluster.operators.walks import above, from_below, levels, nodes_of, parts_shared, rebuilt, written_out
 from cluster.plan import stored_plans
-from cluster.plan.expressions import read_scalar
+from cluster.plan.scalar_texts import read_scalar
 from cluster.shared_nodes import remembered
 from protocols.wire.streams import FieldType
 
@@ -58,7 +57,7 @@ def test_what_is_remembered_of_a_node_is_computed_once() -> None:
 
 def test_what_is_remembered_of_a_node_is_neither_stored_nor_copied() -> None:
     one = doubled(2)
-    schema_of(one)
+    assert one.schema
     again = stored_plans.read(stored_plans.written(one))
     assert again == one
     assert not msgspec.structs.replace(one, right=one.left).__dict__
@@ -72,9 +71,9 @@ def test_walks_visit_each_object_once() -> None:
     assert written_out(plan) == 2 ** (LEVELS + 1) - 1
     assert levels(plan) == LEVELS + 1
     assert len(parts_shared(plan)) == LEVELS - 1  # the source has no inputs
-    assert schema_of(plan) == COLUMNS
-    assert is_instantaneous(plan)
-    assert never_null(plan) == frozenset()
+    assert plan.schema == COLUMNS
+    assert plan.is_instantaneous
+    assert plan.never_null == frozenset()
     assert not reads_relations_only(plan)
     assert unbounded_operator(plan) is None
 

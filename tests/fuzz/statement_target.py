@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from random import Random
 
-    from cluster.language.algebra import Node
     from cluster.language.catalog import Catalog
+    from cluster.operators import Node
     from protocols.wire.streams import StreamSchema
 
 PLANNING_SECONDS = 5.0

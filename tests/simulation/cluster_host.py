@@ -17,8 +17,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from cluster.errors import ClusterError
-from cluster.language.algebra import Filter
-from cluster.plan.expressions import read_scalar
+from cluster.operators import Filter
+from cluster.plan.scalar_texts import read_scalar
 from cluster.service import server as server_module
 from cluster.service.catalog import relation_refresh, relation_store
 from cluster.service.data_folder.folder import DataFolder, open_folder

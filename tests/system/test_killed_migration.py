@@ -28,12 +28,12 @@ from msgspec.structs import replace
 
 from cluster.fjord.batch import NEVER
 from cluster.fjord.stored_rows import RowsInMemory
-from cluster.language.algebra import Distinct, Join, Node, Project, Source, TimeWindow, schema_of
 from cluster.language.catalog import Catalog
-from cluster.language.columns import Output
-from cluster.language.plans import column_scalar
 from cluster.language.translation import translate
 from cluster.local.engine import Arrival, LocalEngine
+from cluster.operators import Distinct, Join, Node, Project, Source, TimeWindow
+from cluster.operators.columns import Output
+from cluster.operators.scalar_expressions import column_scalar
 from cluster.physical.lowering import lower
 from cluster.physical.migration import Migration
 from cluster.physical.nodes import Host
@@ -80,7 +80,7 @@ def filtered(text: str) -> Node:
 
 def readings(name: str, size_us: int) -> Node:
     """A window of the stream, with columns of other names."""
-    source = Source(READINGS.name, schema_of(planned("SELECT k, x FROM readings")))
+    source = Source(READINGS.name, planned("SELECT k, x FROM readings").schema)
     return Project(
         TimeWindow(source, size_us),
         tuple(Output(f"{name}{each.name}", column_scalar(each)) for each in source.columns),
@@ -89,7 +89,7 @@ def readings(name: str, size_us: int) -> Node:
 
 def pairs(left: Node, right: Node) -> Node:
     joined = Join(left, right, condition("ak = bk AND ax < 50 AND bx > 900"))
-    columns = {each.name: each for each in schema_of(joined)}
+    columns = {each.name: each for each in joined.schema}
     return Project(joined, tuple(Output(name, column_scalar(columns[name])) for name in ("ak", "ax", "bx")))
 
 
@@ -98,7 +98,7 @@ def distinct(*, below: bool) -> Node:
     sides = []
     for name, most in (("a", 200_000), ("b", 300_000)):
         rows = where(readings(name, most), f"{name}x > 980")
-        key = Project(rows, (Output(f"{name}k", column_scalar(schema_of(rows)[0])),))
+        key = Project(rows, (Output(f"{name}k", column_scalar(rows.schema[0])),))
         sides.append(Distinct(key) if below else key)
     joined = Join(*sides, condition("ak = bk"))
     return joined if below else Distinct(joined)

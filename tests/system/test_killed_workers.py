@@ -5,6 +5,7 @@ Two kills by default, one of each kind; ``make test-faults`` asks for twenty (FJ
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import time
@@ -36,6 +37,16 @@ def processes(cluster: Child, *, stand_ins: bool) -> list[psutil.Process]:
     return parent.children(recursive=True)
 
 
+def shown(cluster: Child) -> list[str]:
+    """Return the processes below a cluster."""
+    found = []
+    for each in psutil.Process(cluster.process.pid).children(recursive=True):
+        with contextlib.suppress(psutil.Error):
+            words = [] if each.status() == psutil.STATUS_ZOMBIE else each.cmdline()
+            found.append(f"{each.name()} {each.pid} of {each.ppid()}, {each.status()}: {' '.join(words)[-90:]}")
+    return found
+
+
 def kill_one(cluster: Child, dice: random.Random, *, stand_ins: bool) -> str:
     """Kill one of them, once there is one; return its name."""
     deadline = time.monotonic() + LIMIT_SECONDS
@@ -45,7 +56,7 @@ def kill_one(cluster: Child, dice: random.Random, *, stand_ins: bool) -> str:
             name = " ".join(victim.cmdline()[-2:]) if stand_ins else victim.name()
             victim.kill()
         except (IndexError, psutil.NoSuchProcess):
-            assert time.monotonic() < deadline, "there is none"
+            assert time.monotonic() < deadline, f"no {'stand-in' if stand_ins else 'fork'} among {shown(cluster)}"
             time.sleep(0.1)
         else:
             return name

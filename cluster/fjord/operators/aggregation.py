@@ -20,7 +20,7 @@ from cluster.fjord.batch import ALWAYS, END, INTERVAL, NEVER, START, Batch
 from cluster.fjord.operator import Operator, State
 from cluster.fjord.operators.coverings import Coverings
 from cluster.fjord.scalars import POLARS_TYPES
-from cluster.language.columns import AggregateCall, Schema
+from cluster.operators.columns import AggregateCall, Schema
 
 _KEY = "fjord_key"
 _CUT = "fjord_cut"

@@ -15,7 +15,7 @@ import polars as pl
 from cluster.fjord.batch import END, NEVER, START, Batch
 from cluster.fjord.operators.two_sided import TwoSided
 from cluster.fjord.row_order import comparable
-from cluster.language.algebra import ZipKind
+from cluster.operators import ZipKind
 
 _AT, _SIDE, _PLACE, _FOUND = "fjord_at", "fjord_side", "fjord_place", "fjord_found"
 

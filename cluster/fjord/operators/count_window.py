@@ -13,7 +13,7 @@ from cluster.fjord.batch import END, NEVER, START, Batch
 from cluster.fjord.operator import State
 from cluster.fjord.operators.lagging_window import BEGINS, LaggingWindow
 from cluster.fjord.operators.ordered_output import table_of
-from cluster.physical.mark_columns import ORIGIN
+from cluster.operators.mark_columns import ORIGIN
 from cluster.physical.rules.awaited_windows import MOST_LAG_US
 
 _NUMBER, _COUNT = "fjord_number", "fjord_count"

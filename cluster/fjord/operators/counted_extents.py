@@ -14,8 +14,8 @@ import polars as pl
 from cluster.fjord.operator import State
 from cluster.fjord.operators.shared_extents import SharedExtents
 from cluster.fjord.operators.shown_rows import Mark
-from cluster.language.columns import VISIBLE_FROM
-from cluster.physical.mark_columns import SUPERSEDED_UNTIL
+from cluster.operators.columns import VISIBLE_FROM
+from cluster.operators.mark_columns import SUPERSEDED_UNTIL
 from cluster.temporal.overtaken import Whole
 
 

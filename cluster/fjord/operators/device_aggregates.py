@@ -17,8 +17,8 @@ from cluster.fjord.batch import END, START, Batch
 from cluster.fjord.operator import Operator
 from cluster.fjord.operators.grouped_filter import GroupedFilter
 from cluster.fjord.scalars import compile_scalar
-from cluster.language.columns import QUERY_GROUP, VISIBLE_FROM, AggregateCall, Column, Output, Scalar, Schema
-from cluster.plan.expressions import conjunction_of
+from cluster.operators.columns import QUERY_GROUP, VISIBLE_FROM, AggregateCall, Column, Output, Scalar, Schema
+from cluster.operators.scalar_expressions import conjunction_of
 from protocols.wire.batches import (
     EXPECTED_COLUMN,
     FINGERPRINT_COLUMN,

@@ -18,7 +18,7 @@ from cluster.fjord.operator import Operator, State
 from cluster.fjord.operators.distinct import Distinct
 from cluster.fjord.operators.ordered_output import number_of, table_of
 from cluster.fjord.operators.origins import with_origins, without_origins
-from cluster.physical.mark_columns import ORIGIN
+from cluster.operators.mark_columns import ORIGIN
 
 _FROM, _ANSWERED, _REACHED = "fjord_from", "fjord_answered", "fjord_reached"
 _KEPT, _UNTIL = "rows", "before_us"

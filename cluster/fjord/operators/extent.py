@@ -24,7 +24,7 @@ from cluster.fjord.operators.ordered_output import number_of, table_of
 from cluster.fjord.operators.shown_rows import LINKED, SINCE, Mark, Shown
 from cluster.fjord.operators.start_ordered import StartOrdered
 from cluster.fjord.row_order import group_numbers, places_by
-from cluster.language.extents import Coalescing
+from cluster.operators.extent import Coalescing
 from cluster.temporal.overtaken import Flags, Whole
 from cluster.temporal.run_versions import (
     NONE,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from cluster.fjord.batch import Batch
 from cluster.fjord.operator import Operator
 from cluster.fjord.scalars import compile_scalar
-from cluster.language.columns import Scalar
+from cluster.operators.columns import Scalar
 
 
 class Filter(Operator):

@@ -12,7 +12,7 @@ from cluster.errors import PlanError
 from cluster.fjord.batch import ALWAYS, END, NEVER, START, Batch
 from cluster.fjord.operator import Operator
 from cluster.fjord.window_boundaries import Instants, first_without, next_boundaries
-from cluster.language.window_shapes import Grid
+from cluster.operators.window_shapes import Grid
 
 
 class GridWindow(Operator):

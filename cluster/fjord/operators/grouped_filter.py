@@ -11,7 +11,7 @@ import polars as pl
 from cluster.fjord.batch import Batch
 from cluster.fjord.operator import Operator
 from cluster.fjord.predicate_index import PredicateIndex
-from cluster.language.columns import QUERY_GROUP, VISIBLE_FROM, Scalar, Schema
+from cluster.operators.columns import QUERY_GROUP, VISIBLE_FROM, Scalar, Schema
 
 
 class GroupedFilter(Operator):

@@ -23,9 +23,9 @@ from cluster.fjord.operator import Operator, State
 from cluster.fjord.operators.lookup import LookupTable, Tables
 from cluster.fjord.operators.ordered_output import number_of, table_of
 from cluster.fjord.scalars import POLARS_TYPES
-from cluster.language.algebra import Node, schema_of
-from cluster.language.columns import QUERY_GROUP
-from cluster.physical.mark_columns import ORIGIN
+from cluster.operators import Node
+from cluster.operators.columns import QUERY_GROUP
+from cluster.operators.mark_columns import ORIGIN
 from cluster.physical.rules.awaited_windows import MOST_LAG_US
 
 _REACHED, _STREAM = "fjord_reached", "fjord_stream"
@@ -71,7 +71,7 @@ class Held(Operator):
         self._tables = tables
         self._waits_us = waits_us
         self._against = against
-        columns = {column.name: POLARS_TYPES[column.type]() for column in schema_of(table)}
+        columns = {column.name: POLARS_TYPES[column.type]() for column in table.schema}
         self._groups = (
             None if groups is None else pl.DataFrame({QUERY_GROUP.name: groups}, {QUERY_GROUP.name: pl.Int64})
         )

@@ -12,7 +12,7 @@ from cluster.expressions.nodes import Chain, Column, Expression, bare
 from cluster.expressions.walks import columns_read
 from cluster.fjord.scalar_programs import Program, program_of
 from cluster.fjord.scalars import compile_scalar
-from cluster.language.columns import QUERY_GROUP, Scalar
+from cluster.operators.columns import QUERY_GROUP, Scalar
 from protocols.wire.streams import FieldType
 
 

@@ -15,7 +15,7 @@ import polars as pl
 from cluster.fjord.batch import END, START, Batch
 from cluster.fjord.operators.join_condition import join_condition, matching_pairs
 from cluster.fjord.operators.two_sided import TwoSided
-from cluster.language.columns import Scalar
+from cluster.operators.columns import Scalar
 
 _OTHER_START, _OTHER_END = "fjord_other_start", "fjord_other_end"
 

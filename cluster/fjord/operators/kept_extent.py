@@ -21,7 +21,7 @@ from cluster.fjord.batch import END, START, Batch
 from cluster.fjord.operator import Evictions, State
 from cluster.fjord.operators.ordered_output import number_of, table_of
 from cluster.fjord.operators.start_ordered import StartOrdered
-from cluster.language.kept_tuples import KeptTuples
+from cluster.operators.kept_extent import KeptTuples
 from cluster.physical.rules.awaited_windows import MOST_LAG_US
 from cluster.temporal.kept_rows import KeptRows, Numbered, Shown
 from cluster.temporal.windows import CountWindow, TimeWindow

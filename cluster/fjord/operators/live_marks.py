@@ -16,8 +16,8 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 import polars as pl
 
-from cluster.language.columns import QUERY_GROUP, VISIBLE_FROM
-from cluster.physical.mark_columns import SUPERSEDED_UNTIL
+from cluster.operators.columns import QUERY_GROUP, VISIBLE_FROM
+from cluster.operators.mark_columns import SUPERSEDED_UNTIL
 from cluster.temporal.overtaken import Whole
 
 _SEEN, _AFTER = VISIBLE_FROM.name, SUPERSEDED_UNTIL.name

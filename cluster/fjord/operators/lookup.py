@@ -23,8 +23,8 @@ from cluster.fjord.key_index import KeyIndex, Matches
 from cluster.fjord.operator import Operator
 from cluster.fjord.operators.join_condition import join_condition, with_keys
 from cluster.fjord.scalars import POLARS_TYPES
-from cluster.language.algebra import Lookup as LookupNode
-from cluster.language.algebra import Node, TableLookup, schema_of
+from cluster.operators import Lookup as LookupNode
+from cluster.operators import Node, TableLookup
 
 MOST_PAIRS = 2_000_000
 """Most pairs that are tried at once where no equality selects the rows that can match."""
@@ -121,7 +121,7 @@ class Lookup(Operator):
         self._lookup = lookup
         self._streams = streams
         self._tables = tables
-        columns = schema_of(lookup.table)
+        columns = lookup.table.schema
         self._right = pl.DataFrame(schema={column.name: POLARS_TYPES[column.type] for column in columns})
         self._condition = join_condition(lookup.predicate, self._right.columns, right_computes=False)
 

@@ -18,9 +18,9 @@ import polars as pl
 from cluster.fjord.batch import START, Batch
 from cluster.fjord.operator import Evictions, Operator, State
 from cluster.fjord.operators.projection import Project
-from cluster.language.columns import Output
-from cluster.language.plans import passed_on
-from cluster.physical.mark_columns import ORIGIN, RIGHT
+from cluster.operators.columns import Output
+from cluster.operators.mark_columns import ORIGIN, RIGHT
+from cluster.operators.scalar_expressions import passed_on
 
 RIGHT_ORIGIN = RIGHT + ORIGIN.name
 """The origin of the right row of a pair, while a join looks for pairs."""

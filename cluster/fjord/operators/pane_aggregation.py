@@ -24,8 +24,8 @@ from cluster.fjord.operator import Operator, State
 from cluster.fjord.operators.ordered_output import number_of, table_of
 from cluster.fjord.pane_grid import PaneGrid, has_slabs
 from cluster.fjord.scalars import POLARS_TYPES
-from cluster.language.columns import QUERY_GROUP, VISIBLE_FROM, AggregateCall, Schema
-from cluster.physical.mark_columns import MARKS, SIZE, SLIDE, SUPERSEDED_UNTIL
+from cluster.operators.columns import QUERY_GROUP, VISIBLE_FROM, AggregateCall, Schema
+from cluster.operators.mark_columns import MARKS, SIZE, SLIDE, SUPERSEDED_UNTIL
 
 _FROM = "fjord_from"
 _UNTIL = "fjord_until"

@@ -11,7 +11,7 @@ import polars as pl
 from cluster.fjord.aggregates import partial_columns
 from cluster.fjord.batch import END, START, Batch
 from cluster.fjord.operator import Operator
-from cluster.language.columns import AggregateCall
+from cluster.operators.columns import AggregateCall
 from cluster.scalars.real_values import all_finite
 
 ROWS_AT_ONCE = 128 * 1024

@@ -31,7 +31,7 @@ from cluster.fjord.pattern_rows import Partition, PatternRows
 from cluster.fjord.pattern_values import PatternValues
 from cluster.fjord.row_automaton import MOST_RUNS, Automaton, Bounds, Match, Search
 from cluster.fjord.scalars import POLARS_TYPES
-from cluster.language.row_patterns import RowPattern
+from cluster.operators.pattern_match import RowPattern
 
 Held = tuple[Partition, Bounds, int]
 Asked = list[tuple[str, Held]]

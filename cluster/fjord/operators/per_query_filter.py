@@ -9,7 +9,7 @@ import polars as pl
 from cluster.fjord.batch import Batch
 from cluster.fjord.operator import Operator
 from cluster.fjord.scalars import compile_scalar
-from cluster.language.columns import QUERY_GROUP, Scalar
+from cluster.operators.columns import QUERY_GROUP, Scalar
 
 _ROW, _CONDITION = "fjord_row", "fjord_condition"
 

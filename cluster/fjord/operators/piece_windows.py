@@ -16,7 +16,7 @@ import polars as pl
 from cluster.fjord.batch import END, NEVER, START, Batch
 from cluster.fjord.operator import Operator
 from cluster.fjord.operators.origins import with_origins
-from cluster.physical.mark_columns import ORIGIN
+from cluster.operators.mark_columns import ORIGIN
 
 _PLACE, _LEFT = "fjord_place", "fjord_left"
 

@@ -13,7 +13,7 @@ from cluster.fjord.batch import START, Batch
 from cluster.fjord.operator import Operator
 from cluster.fjord.operators.lookup import Lookup
 from cluster.fjord.operators.origins import with_origins, without_origins
-from cluster.physical.mark_columns import ORIGIN
+from cluster.operators.mark_columns import ORIGIN
 
 _STARTS = "fjord_starts"
 

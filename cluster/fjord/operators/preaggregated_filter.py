@@ -8,7 +8,7 @@ import polars as pl
 
 from cluster.fjord.batch import Batch
 from cluster.fjord.operator import Operator
-from cluster.language.columns import QUERY_GROUP
+from cluster.operators.columns import QUERY_GROUP
 from protocols.wire.batches import COVERED_BY_COLUMN
 
 

@@ -8,7 +8,7 @@ from cluster.expressions.nodes import Column
 from cluster.fjord.batch import END, START, Batch
 from cluster.fjord.operator import Operator
 from cluster.fjord.scalars import compile_scalar
-from cluster.language.columns import STAMP, Output, Scalar, Schema
+from cluster.operators.columns import STAMP, Output, Scalar, Schema
 
 
 class Project(Operator):

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cluster.fjord.ranges import laid_out
-from cluster.language.columns import RankFunction
+from cluster.operators.columns import RankFunction
 
 Numbers = NDArray[np.int64]
 Truths = NDArray[np.bool_]

@@ -22,7 +22,7 @@ from cluster.fjord.operator import Operator, State
 from cluster.fjord.operators.ordered_output import number_of, table_of
 from cluster.fjord.operators.rank_sweep import CLOSED, RankedRows, RankSweep, undominated
 from cluster.fjord.row_order import comparable, group_numbers
-from cluster.language.columns import Ordering, RankFunction
+from cluster.operators.columns import Ordering, RankFunction
 
 _SINCE, _PLACE = "fjord_since_us", "fjord_place"
 MOST_PASSES = 64

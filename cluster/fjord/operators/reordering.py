@@ -11,7 +11,7 @@ from cluster.fjord.batch import ALWAYS, INTERVAL, START, Batch
 from cluster.fjord.operator import Operator, State
 from cluster.fjord.operators.ordered_output import split_at
 from cluster.fjord.scalars import POLARS_TYPES
-from cluster.language.columns import Schema
+from cluster.operators.columns import Schema
 
 
 class Reorder(Operator):

@@ -20,7 +20,7 @@ from cluster.fjord.operator import Operator, State
 from cluster.fjord.operators.ordered_output import table_of
 from cluster.fjord.operators.origins import AroundOperator, with_origins, without_origins
 from cluster.fjord.operators.piece_chains import CHAINS, PieceChains
-from cluster.physical.mark_columns import ORIGIN
+from cluster.operators.mark_columns import ORIGIN
 
 _AT, _BEGIN = "fjord_at", "fjord_begin"
 _ROWS, _GO_ON, _OPEN = "fjord_rows", "fjord_go_on", "fjord_open"

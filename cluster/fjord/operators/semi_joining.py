@@ -18,7 +18,7 @@ from cluster.fjord.batch import ALWAYS, END, START, Batch
 from cluster.fjord.operator import Operator, State
 from cluster.fjord.operators.join_condition import join_condition, matching_pairs
 from cluster.fjord.operators.ordered_output import OrderedOutput, number_of, table_of
-from cluster.language.columns import Scalar
+from cluster.operators.columns import Scalar
 
 _ROW, _BEGIN, _UNTIL, _REACHED, _FROM, _STRETCH = (
     "fjord_row", "fjord_begin", "fjord_until", "fjord_reached", "fjord_from", "fjord_stretch",

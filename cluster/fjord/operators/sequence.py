@@ -21,7 +21,7 @@ from cluster.fjord.operators.sequence_results import SequenceResults, running_co
 from cluster.fjord.operators.start_ordered import StartOrdered
 from cluster.fjord.ranges import Places
 from cluster.fjord.scalars import POLARS_TYPES
-from cluster.language.sequence_calls import SequenceCall
+from cluster.operators.sequence import SequenceCall
 
 _OPEN, _KEY = "fjord_open", "fjord_key"
 

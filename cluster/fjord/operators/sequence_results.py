@@ -20,7 +20,7 @@ from cluster.fjord.operators.ordered_tuples import Flags, OrderedTuples, followi
 from cluster.fjord.ranges import Places, reduced
 from cluster.fjord.scalars import POLARS_TYPES
 from cluster.fjord.scaled_reals import LARGEST, SCALE, Reals, integer_means, wrapped_sums
-from cluster.language.sequence_calls import SequenceCall
+from cluster.operators.sequence import SequenceCall
 from cluster.scalars.real_values import settled
 from protocols.wire.streams import FieldType
 

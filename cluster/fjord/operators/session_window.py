@@ -21,8 +21,8 @@ from cluster.fjord.batch import END, NEVER, START, Batch
 from cluster.fjord.operator import State
 from cluster.fjord.operators.ordered_output import table_of
 from cluster.fjord.operators.start_ordered import StartOrdered
-from cluster.language.window_shapes import Session
-from cluster.physical.mark_columns import ORIGIN
+from cluster.operators.mark_columns import ORIGIN
+from cluster.operators.window_shapes import Session
 from cluster.physical.rules.awaited_windows import MOST_LAG_US
 
 _SESSION, _FIRST, _LAST, _CLOSES = "fjord_session", "fjord_first", "fjord_last", "fjord_closes"

@@ -25,8 +25,8 @@ from cluster.fjord.operator import State
 from cluster.fjord.operators.lagging_window import BEGINS, LaggingWindow
 from cluster.fjord.operators.live_marks import BEFORE_ALL, LiveMarks, marks_of
 from cluster.fjord.operators.ordered_output import table_of
-from cluster.language.columns import VISIBLE_FROM
-from cluster.physical.mark_columns import SUPERSEDED_UNTIL
+from cluster.operators.columns import VISIBLE_FROM
+from cluster.operators.mark_columns import SUPERSEDED_UNTIL
 from cluster.physical.rules.awaited_windows import MOST_LAG_US
 
 _SEEN, _AFTER = VISIBLE_FROM.name, SUPERSEDED_UNTIL.name

@@ -24,9 +24,9 @@ from cluster.fjord.operators.live_marks import LiveMarks, marks_of
 from cluster.fjord.operators.ordered_output import number_of, table_of
 from cluster.fjord.operators.shown_rows import LINKED, Mark, Shown
 from cluster.fjord.operators.start_ordered import StartOrdered
-from cluster.language.columns import QUERY_GROUP, VISIBLE_FROM
-from cluster.language.extents import Coalescing
-from cluster.physical.mark_columns import EXTENT, RUN_BEGIN, RUN_END, SUPERSEDED_UNTIL
+from cluster.operators.columns import QUERY_GROUP, VISIBLE_FROM
+from cluster.operators.extent import Coalescing
+from cluster.operators.mark_columns import EXTENT, RUN_BEGIN, RUN_END, SUPERSEDED_UNTIL
 from cluster.temporal.overtaken import Whole
 from cluster.temporal.run_versions import NONE
 

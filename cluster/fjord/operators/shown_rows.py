@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 
 from cluster.fjord.scalars import compile_scalar
-from cluster.language.extents import Coalescing
+from cluster.operators.extent import Coalescing
 from cluster.temporal.overtaken import Flags, Whole
 
 SINCE = "fjord_since_us"

@@ -16,8 +16,8 @@ from cluster.fjord.batch import END, START, Batch
 from cluster.fjord.operators.join_condition import JoinCondition, matching_pairs
 from cluster.fjord.operators.two_sided import TwoSided
 from cluster.fjord.scalars import compile_scalar
-from cluster.language.algebra import ZipKind
-from cluster.language.columns import Scalar
+from cluster.operators import ZipKind
+from cluster.operators.columns import Scalar
 
 _OTHER_START, _OTHER_END = "fjord_other_start", "fjord_other_end"
 _NUMBER, _OTHER_NUMBER, _MET = "fjord_number", "fjord_other_number", "fjord_met"

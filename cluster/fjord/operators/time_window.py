@@ -7,7 +7,7 @@ import polars as pl
 from cluster.errors import PlanError
 from cluster.fjord.batch import ALWAYS, END, NEVER, START, Batch
 from cluster.fjord.operator import Operator
-from cluster.language.window_shapes import LONGEST_WINDOW_US
+from cluster.operators.window_shapes import LONGEST_WINDOW_US
 
 
 def ceiling_multiple(instant_us: int, step_us: int) -> int:

@@ -20,7 +20,7 @@ from cluster.fjord.batch import END, NEVER, START, Batch
 from cluster.fjord.operator import State
 from cluster.fjord.operators.ordered_output import table_of
 from cluster.fjord.operators.start_ordered import StartOrdered
-from cluster.physical.mark_columns import ORIGIN
+from cluster.operators.mark_columns import ORIGIN
 from cluster.physical.rules.awaited_windows import MOST_LAG_US
 
 _BEGINS, _ENDS = "fjord_begins", "fjord_ends"

@@ -13,7 +13,7 @@ from cluster.errors import PlanError
 from cluster.fjord.batch import END, START, Batch, instant_text
 from cluster.fjord.operator import Operator
 from cluster.fjord.window_boundaries import next_boundaries, windows_at
-from cluster.language.window_shapes import Grid
+from cluster.operators.window_shapes import Grid
 
 MOST_PIECES = 1_000_000
 """A row that outlasts so many windows, as one that holds for ever, is not cut into them."""

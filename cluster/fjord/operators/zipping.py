@@ -17,7 +17,7 @@ from cluster.fjord.operators.ordered_output import split_at
 from cluster.fjord.operators.two_sided import TwoSided
 from cluster.fjord.operators.zip_pairing import Bounds, zip_stamps
 from cluster.fjord.row_order import comparable
-from cluster.language.algebra import ZipKind
+from cluster.operators import ZipKind
 
 _PLACE, _SIDE, _POSITION, _KEY, _OTHER_START = (
     "fjord_place", "fjord_side", "fjord_position", "fjord_key", "fjord_other_start",

@@ -6,7 +6,7 @@ keeps the rest. At the top of a plan nothing waits, and a tuple is answered once
 
 from __future__ import annotations
 
-from cluster.language.algebra import (
+from cluster.operators import (
     CountWindow,
     Extent,
     Filter,
@@ -20,7 +20,6 @@ from cluster.language.algebra import (
     SessionWindow,
     TimeWindow,
     UntilNext,
-    inputs_of,
 )
 
 MOST_LAG_US = 1_000_000
@@ -43,5 +42,5 @@ def awaited_windows(root: Node) -> frozenset[Node]:
         if awaited and isinstance(node, _CutAtWatermarks):
             found.add(node)
         waits = awaited or not isinstance(node, Filter | Project | Lookup | Granularity | TimeWindow)
-        to_see.extend((each, waits) for each in inputs_of(node))
+        to_see.extend((each, waits) for each in node.inputs)
     return frozenset(found)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from cluster.language.algebra import (
+from cluster.operators import (
     Aggregate,
     CountWindow,
     Held,
@@ -18,19 +18,14 @@ from cluster.language.algebra import (
     TableLookup,
     TimeWindow,
     UntilNext,
-    inputs_of,
-    schema_of,
 )
-from cluster.language.bounds import named_operator
-from cluster.language.instants import is_instantaneous
-from cluster.language.walks import streams_of
+from cluster.operators.unbounded import named_operator
 from cluster.physical import operations
 from cluster.physical.errors import UnsupportedPlanError
 from cluster.physical.nodes import OperatorNode
 from cluster.physical.operations import MergeAggregate, Operation, PartialAggregate, Reorder, Split
 from cluster.physical.rules.awaited_windows import MOST_LAG_US, awaited_windows
 from cluster.physical.rules.operations import operation_of
-from cluster.physical.validity import longest_validity_us, multiplicity_sensitive
 from cluster.plan.pipelines import is_pipeline, slide_of
 from cluster.planning_budget import spend
 
@@ -105,29 +100,27 @@ class _Lowering:
     def _add(self, node: Node, *, multiplicity_matters: bool) -> str:
         spend()
         if is_pipeline(node):
-            return self._place(Reorder(schema_of(node)), self._exchanges[node, None])
+            return self._place(Reorder(node.schema), self._exchanges[node, None])
         if isinstance(node, Aggregate):
             return self._add_aggregate(node)
         inputs = [
             self.add(child, multiplicity_matters=matter)
-            for child, matter in zip(
-                inputs_of(node), multiplicity_sensitive(node, above=multiplicity_matters), strict=True
-            )
+            for child, matter in zip(node.inputs, node.multiplicity_sensitive(above=multiplicity_matters), strict=True)
         ]
-        if isinstance(node, _Windows) and not is_instantaneous(node.input):
+        if isinstance(node, _Windows) and not node.input.is_instantaneous:
             exact = multiplicity_matters or not isinstance(node, TimeWindow)
             inputs = [self._split(node, inputs[0])] if exact else inputs
         if isinstance(node, Held):
             return self._place(_held(node), *inputs)
         if isinstance(node, Lookup):
             table = TableLookup(node.table, node.predicate, node.kind)
-            return self._place(operations.Lookup(table, tuple(sorted(streams_of(node)))), *inputs)
+            return self._place(operations.Lookup(table, tuple(sorted(node.streams))), *inputs)
         return self._place(operation_of(node, self._lag_us if node in self._awaited else None), *inputs)
 
     def _split(self, window: _Windows, below: str) -> str:
         """Split rows into one per instant, as a window above counts them (papers/pipes_algebra.md section 5.12)."""
         node = window.input
-        lasting_us = longest_validity_us(node)
+        lasting_us = node.longest_validity_us
         if lasting_us is None or lasting_us > LONGEST_SPLIT_US:
             if not isinstance(window, TimeWindow):
                 raise UnsupportedPlanError(
@@ -142,14 +135,14 @@ class _Lowering:
                 hint="put the window on the stream itself, or ISTREAM(...) around the subquery to count a row once, "
                 "or ask for DISTINCT, MIN or MAX only, for which copies do not count",
             )
-        return self._place(Split(schema_of(node)), below)
+        return self._place(Split(node.schema), below)
 
     def _add_aggregate(self, node: Aggregate) -> str:
-        keys = schema_of(node)[: len(node.keys)]
+        keys = node.schema[: len(node.keys)]
         if is_pipeline(node.input):
             below = self._exchanges[node.input, node]
             return self._place(MergeAggregate(keys, node.calls, slide_of(node.input)), below)
-        (matter,) = multiplicity_sensitive(node, above=True)
+        (matter,) = node.multiplicity_sensitive(above=True)
         below = self.add(node.input, multiplicity_matters=matter)
         partial = self._place(PartialAggregate(node.keys, node.calls), below)
         return self._place(MergeAggregate(keys, node.calls), partial)
@@ -161,6 +154,6 @@ class _Lowering:
 
 
 def _held(node: Held) -> operations.Held:
-    streams = tuple(sorted(streams_of(node.input)))
+    streams = tuple(sorted(node.input.streams))
     table = TableLookup(node.table, None, "inner")
     return operations.Held(table, streams, node.begins_us, node.waits_us, bool(node.marks), node.against)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from cluster.language.algebra import Filter, Node, Project, Source, WindowBounds, inputs_of, with_inputs
-from cluster.language.columns import Schema
-from cluster.language.plans import passed_on
+from cluster.operators import Filter, Node, Project, Source, WindowBounds
+from cluster.operators.columns import Schema
+from cluster.operators.mark_columns import MARKS
+from cluster.operators.scalar_expressions import passed_on
 from cluster.physical import operations
-from cluster.physical.mark_columns import MARKS
 
 Finish = tuple[operations.Filter | operations.Project | operations.WindowBounds, ...]
 
@@ -49,4 +49,4 @@ def carrying(node: Node, columns: Schema) -> Node:
         case Project():
             return replace(node, input=carrying(node.input, columns), outputs=(*node.outputs, *passed_on(columns)))
         case _:
-            return with_inputs(node, tuple(carrying(each, columns) for each in inputs_of(node)))
+            return node.with_inputs(tuple(carrying(each, columns) for each in node.inputs))

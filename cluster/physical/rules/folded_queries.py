@@ -7,11 +7,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from cluster.language.algebra import Aggregate, Node
-from cluster.language.columns import QUERY_GROUP, VISIBLE_FROM, Scalar, identity_of
+from cluster.operators import Aggregate, Node
+from cluster.operators.columns import QUERY_GROUP, VISIBLE_FROM, Scalar, identity_of
 from cluster.physical.nodes import Fragment, Host, OperatorNode, Subscriber, host_of
 from cluster.physical.operations import Sink
-from cluster.physical.reach import bounds_of
 from cluster.physical.rules.awaited_windows import MOST_LAG_US
 from cluster.physical.rules.behind_exchange import behind_exchange
 from cluster.physical.rules.marks import marked
@@ -80,7 +79,7 @@ class FoldedQuery:
             early=query.early,
             since=query.since,
             until=query.until,
-            **bounds_of(query.node)._asdict(),
+            **query.node.time_bounds._asdict(),
         )
 
     def fragment(self, subscribers: Sequence[Subscriber]) -> Fragment:

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from cluster.expressions import nodes as expressions
 from cluster.expressions.nodes import Binary, Call
-from cluster.language.algebra import (
+from cluster.operators import (
     Aggregate,
     AntiJoin,
     CountWindow,
@@ -29,14 +29,11 @@ from cluster.language.algebra import (
     Union,
     UntilNext,
     Zip,
-    inputs_of,
-    schema_of,
-    with_inputs,
 )
-from cluster.language.columns import QUERY_GROUP, VISIBLE_FROM, Column, Output, Scalar, Schema
-from cluster.language.plans import column_scalar, passed_on, project
-from cluster.physical.mark_columns import RIGHT
-from cluster.plan.expressions import conjunction_of, conjuncts_of
+from cluster.operators.columns import QUERY_GROUP, VISIBLE_FROM, Column, Output, Scalar, Schema
+from cluster.operators.mark_columns import RIGHT
+from cluster.operators.projections import project
+from cluster.operators.scalar_expressions import column_scalar, conjunction_of, conjuncts_of, passed_on
 from protocols.wire.streams import FieldType
 
 
@@ -55,7 +52,7 @@ def marked(template: Node, marks: Schema) -> Node:
 
 def _marked(template: Node, marks: Schema, done: dict[int, Node]) -> Node:
     if id(template) not in done:
-        inputs = tuple([_marked(each, marks, done) for each in inputs_of(template)])
+        inputs = tuple([_marked(each, marks, done) for each in template.inputs])
         done[id(template)] = _marked_above(template, inputs, marks)
     return done[id(template)]
 
@@ -83,31 +80,31 @@ def _marked_above(template: Node, inputs: tuple[Node, ...], marks: Schema) -> No
             return PartitionedWindow(inputs[0], (QUERY_GROUP.name,), rows, template.slide_rows)
         case Join() | SemiJoin() | AntiJoin():
             renamed = tuple(Output(RIGHT + mark.name, column_scalar(mark)) for mark in marks)
-            right = Project(inputs[1], (*passed_on(schema_of(template.right)), *renamed))
+            right = Project(inputs[1], (*passed_on(template.right.schema), *renamed))
             same = Scalar(Binary("=", *_sides(QUERY_GROUP)), FieldType.BOOLEAN)
             predicate = conjunction_of((same, *conjuncts_of(template.predicate)))
             left = inputs[0]
             if isinstance(left, Held) and left.input == inputs[1]:
                 left = replace(left, input=right)  # the same rows, which then cross one exchange
             pairs = replace(template, left=left, right=right, predicate=predicate)
-            return _visible_pairs(pairs, schema_of(template), marks) if isinstance(template, Join) else pairs
+            return _visible_pairs(pairs, template.schema, marks) if isinstance(template, Join) else pairs
         case Held():
             return replace(template, input=inputs[0], marks=marks)
         case Zip() | StampJoin():
             return _zipped_apart(template, inputs, marks)
         case Union() | Difference() | Intersection() if len({_places(each, marks) for each in inputs}) > 1:
             # Columns of both sides match by position, and an aggregate has its marks before what it computes.
-            return with_inputs(template, tuple([_with_marks_behind(each, marks) for each in inputs]))
+            return template.with_inputs(tuple([_with_marks_behind(each, marks) for each in inputs]))
         case _:
-            return with_inputs(template, inputs)
+            return template.with_inputs(inputs)
 
 
 def _places(node: Node, marks: Schema) -> tuple[int, ...]:
-    return tuple(place for place, column in enumerate(schema_of(node)) if column in marks)
+    return tuple(place for place, column in enumerate(node.schema) if column in marks)
 
 
 def _with_marks_behind(node: Node, marks: Schema) -> Node:
-    columns = schema_of(node)
+    columns = node.schema
     own = [each for each in columns if each not in marks]
     return project(node, passed_on((*own, *(each for each in columns if each in marks))))
 
@@ -115,11 +112,11 @@ def _with_marks_behind(node: Node, marks: Schema) -> Node:
 def _zipped_apart(template: Zip | StampJoin, inputs: tuple[Node, ...], marks: Schema) -> Node:
     """Return pairs of one query group; an unmatched tuple has the marks of its own side."""
     renamed = tuple(Output(RIGHT + mark.name, column_scalar(mark)) for mark in marks)
-    right = Project(inputs[1], (*passed_on(schema_of(template.right)), *renamed))
+    right = Project(inputs[1], (*passed_on(template.right.schema), *renamed))
     keys = (*template.keys, (QUERY_GROUP.name, RIGHT + QUERY_GROUP.name))
     pairs = replace(template, left=inputs[0], right=right, keys=keys)
     outputs = (Output(mark.name, Scalar(Call("COALESCE", _sides(mark)), mark.type)) for mark in marks)
-    return Project(pairs, (*passed_on(schema_of(template)), *outputs))
+    return Project(pairs, (*passed_on(template.schema), *outputs))
 
 
 def _visible_pairs(pairs: Node, columns: Schema, marks: Schema) -> Node:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from cluster.language.algebra import Aggregate, Lookup, Node, schema_of
-from cluster.language.columns import QUERY_GROUP
-from cluster.physical.mark_columns import RIGHT
+from cluster.operators import Aggregate, Lookup, Node
+from cluster.operators.columns import QUERY_GROUP
+from cluster.operators.mark_columns import RIGHT
 from cluster.physical.operations import Exchange
 from cluster.plan.pipelines import partition_keys, partitioned_by
 
@@ -22,7 +22,7 @@ def exchange_of(plan: Node, stateless: Node, aggregate: Aggregate | None) -> Exc
         The aggregate above the pipeline, whose first half runs next to the scan, too; None if there is none.
     """
     keys = partition_keys(plan)
-    columns = schema_of(stateless)
+    columns = stateless.schema
     if keys:
         return Exchange("lookup" if isinstance(partitioned_by(plan), Lookup) else "keys", keys, columns)
     crossing = {column.name for column in columns} if aggregate is None else set(aggregate.keys)

@@ -7,7 +7,7 @@ from functools import lru_cache
 
 import msgspec
 
-from cluster.language.columns import Scalar, identity_of
+from cluster.operators.columns import Scalar, identity_of
 from protocols.wire.streams import FieldType
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from cluster.language.algebra import Node
+from cluster.operators import Node
 from cluster.physical.nodes import SensorDemands
 from cluster.plan.demand import demands_of
 from cluster.plan.epoch import PlannedQuery

@@ -22,25 +22,15 @@ from functools import lru_cache
 from msgspec.structs import replace
 
 from cluster.expressions import nodes as expressions
-from cluster.language.algebra import (
-    Extent,
-    Filter,
-    Node,
-    PartitionedWindow,
-    Project,
-    Source,
-    TimeWindow,
-    schema_of,
-)
-from cluster.language.columns import QUERY_GROUP, STAMP, VISIBLE_FROM, Column, Output, Scalar, Schema, identity_of
-from cluster.language.extents import Coalescing
-from cluster.language.plans import column_scalar, plain_column
-from cluster.physical.mark_columns import EXTENT, RUN_BEGIN, RUN_END, SUPERSEDED_UNTIL
+from cluster.operators import Extent, Filter, Node, PartitionedWindow, Project, Source, TimeWindow
+from cluster.operators.columns import QUERY_GROUP, STAMP, VISIBLE_FROM, Column, Output, Scalar, Schema, identity_of
+from cluster.operators.extent import Coalescing
+from cluster.operators.mark_columns import EXTENT, RUN_BEGIN, RUN_END, SUPERSEDED_UNTIL
+from cluster.operators.scalar_expressions import column_scalar, plain_column
 from cluster.physical.nodes import Fragment, Host, OperatorNode, Subscriber
 from cluster.physical.operations import CountWindow, Exchange, Reorder, SharedCountWindow, SharedExtents, Sink
 from cluster.physical.operations import Extent as ExtentOperation
 from cluster.physical.operations import Filter as FilterOperation
-from cluster.physical.reach import bounds_of
 from cluster.physical.rules.awaited_windows import MOST_LAG_US
 from cluster.physical.rules.finishing import Finish, finish_of
 from cluster.physical.rules.marks import marked
@@ -96,12 +86,12 @@ class CoalescingQuery:
         bounds = dict(zip(own.coalescing.bounds, (RUN_BEGIN.name, RUN_END.name), strict=True))
         outputs = tuple(
             Output(each.name, column_scalar(Column(bounds.get(each.name, each.name), each.type)), each.unit)
-            for each in schema_of(own)
+            for each in own.schema
         )
         coalescing = replace(own.coalescing, bounds=(RUN_BEGIN.name, RUN_END.name))
         extent = _over_whole_samples(replace(template, coalescing=coalescing))
         numbered = () if _slides(extent.input) else (EXTENT,)
-        top: Node = Project(Source("", (*schema_of(extent), *numbered)), outputs)
+        top: Node = Project(Source("", (*extent.schema, *numbered)), outputs)
         if lifted is not None:
             top = Filter(top, lifted)
         for each in reversed(above):
@@ -137,7 +127,7 @@ class CoalescingQuery:
             early=query.early,
             since=query.since,
             until=query.until,
-            **bounds_of(query.node)._asdict(),
+            **query.node.time_bounds._asdict(),
             extent=self.extent.coalescing,
         )
 
@@ -213,7 +203,7 @@ def _nodes(identity: str, extent: Extent, eager: bool) -> tuple[OperatorNode, ..
     below, keys = marked(extent.input, marks), (*extent.keys, QUERY_GROUP.name)
     window = below if isinstance(below, PartitionedWindow) else None
     stateless = below if window is None else window.input
-    columns = schema_of(stateless)
+    columns = stateless.schema
     upstream = pipeline(name, stateless, None)
     by = tuple(key for key in (keys if window is None else window.keys) if key != QUERY_GROUP.name)
     spread = Exchange("keys", by, columns) if by else Exchange("group", (QUERY_GROUP.name,), columns)

@@ -23,9 +23,9 @@ from functools import lru_cache
 
 from msgspec.structs import replace
 
-from cluster.language.algebra import Aggregate, Project, Source, schema_of
-from cluster.language.columns import QUERY_GROUP, STAMP, VISIBLE_FROM, AggregateCall, Output, Scalar
-from cluster.language.plans import passed_on
+from cluster.operators import Aggregate, Project, Source
+from cluster.operators.columns import QUERY_GROUP, STAMP, VISIBLE_FROM, AggregateCall, Output, Scalar
+from cluster.operators.scalar_expressions import columns_of, passed_on
 from cluster.physical.nodes import Fragment, Host, OperatorNode, PaneWindow, Reported, Subscriber
 from cluster.physical.operations import (
     DeviceAggregates,
@@ -36,7 +36,6 @@ from cluster.physical.operations import (
     ScanAggregates,
     Sink,
 )
-from cluster.physical.reach import bounds_of
 from cluster.physical.rules.finishing import finish_of
 from cluster.physical.rules.pipelines import pipeline
 from cluster.physical.rules.query_groups import Fingerprint, group_of
@@ -44,7 +43,6 @@ from cluster.physical.rules.sensor_demands import sensor_demands
 from cluster.physical.subscriber_tally import SubscriberTally
 from cluster.plan.completeness import count_fingerprint
 from cluster.plan.epoch import PlannedQuery
-from cluster.plan.expressions import columns_of
 from cluster.plan.pane_query import PaneQuery, key_name
 from cluster.plan.push_down import fixed_columns, pushed_of, split_predicate
 from protocols.wire.programs import Measure
@@ -94,7 +92,7 @@ class WindowedQuery:
             early=query.early,
             since=query.since,
             until=query.until,
-            **bounds_of(query.node)._asdict(),
+            **query.node.time_bounds._asdict(),
         )
 
     def fragment(self, subscribers: Sequence[Subscriber]) -> Fragment:
@@ -199,13 +197,13 @@ def _nodes(panes: _Panes) -> tuple[OperatorNode, ...]:
     keys = tuple(key.name for key in panes.named_keys)
     crossing = (upstream[-1].id, *(node.id for node in reported if isinstance(node.operation, DeviceAggregates)))
     spread = (
-        Exchange("keys", keys, schema_of(panes.pipeline_plan))
+        Exchange("keys", keys, panes.pipeline_plan.schema)
         if keys
-        else Exchange("group", (QUERY_GROUP.name,), schema_of(panes.pipeline_plan))
+        else Exchange("group", (QUERY_GROUP.name,), panes.pipeline_plan.schema)
     )
     merged = OperatorNode(
         f"{name} {PaneAggregate.state_name()}",
-        PaneAggregate(schema_of(panes.pipeline_plan)[: len(keys)], panes.calls),
+        PaneAggregate(panes.pipeline_plan.schema[: len(keys)], panes.calls),
         (name,),
     )
     sink = OperatorNode(f"{panes.name} {Sink.state_name()}", Sink(), (merged.id,))

@@ -27,21 +27,10 @@ from functools import lru_cache
 from msgspec.structs import replace
 
 from cluster.expressions.nodes import TRUE
-from cluster.language.algebra import (
-    Filter,
-    Join,
-    Lookup,
-    Node,
-    Project,
-    Source,
-    TimeWindow,
-    Union,
-    inputs_of,
-    with_inputs,
-)
-from cluster.language.columns import Scalar
-from cluster.language.walks import nodes_of
-from cluster.plan.expressions import conjunction_of, conjuncts_of
+from cluster.operators import Filter, Join, Lookup, Node, Project, Source, TimeWindow, Union
+from cluster.operators.columns import Scalar
+from cluster.operators.scalar_expressions import conjunction_of, conjuncts_of
+from cluster.operators.walks import nodes_of
 from cluster.plan.pane_query import without_acquisition_hints
 from cluster.plan.pipelines import runs_upstream
 from protocols.wire.streams import FieldType
@@ -78,10 +67,10 @@ def template_of(node: Node) -> tuple[Node, tuple[Scalar | None, ...], tuple[Scal
             place = places.setdefault(part, len(places))
         if place is not None and isinstance(source := _without_filters(part), Source):
             return replace(without_acquisition_hints(source), occurrence=place)
-        inputs = tuple([freed(each, place) for each in inputs_of(part)])
+        inputs = tuple([freed(each, place) for each in part.inputs])
         if place is None and isinstance(part, Filter):
             return Filter(inputs[0], ANYTHING, choices.setdefault((inputs[0], part.predicate), len(choices)))
-        return with_inputs(part, inputs)
+        return part.with_inputs(inputs)
 
     template = freed(node, None)
     return template, tuple(map(_condition_of, places)), tuple(predicate for _, predicate in choices)
@@ -98,5 +87,5 @@ def _condition_of(stateless: Node) -> Scalar | None:
     conditions: list[Scalar] = []
     while not isinstance(stateless, Source):
         conditions = [*conjuncts_of(stateless.predicate), *conditions] if isinstance(stateless, Filter) else []
-        (stateless,) = inputs_of(stateless)
+        (stateless,) = stateless.inputs
     return conjunction_of(conditions)

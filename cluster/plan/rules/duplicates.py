@@ -4,60 +4,21 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from cluster.language.algebra import (
+from cluster.operators import (
     Aggregate,
-    AntiJoin,
     Difference,
     Distinct,
-    Dstream,
-    Filter,
-    Granularity,
-    Intersection,
-    Istream,
-    Join,
     Node,
     Project,
-    SemiJoin,
     TimeWindow,
     Union,
 )
-from cluster.language.functions import IGNORE_COPIES
-from cluster.language.plans import plain_column
-from cluster.shared_nodes import remembered
-
-
-@remembered
-def duplicate_free(node: Node) -> bool:
-    """Return whether no snapshot of `node` can hold a tuple twice."""
-    match node:
-        case Distinct() | Aggregate():
-            return True
-        case Filter() | Granularity() | Istream() | Dstream():
-            return duplicate_free(node.input)
-        case SemiJoin() | AntiJoin() | Difference():
-            return duplicate_free(node.left)
-        case Intersection():
-            return duplicate_free(node.left) or duplicate_free(node.right)
-        case Join():
-            return duplicate_free(node.left) and duplicate_free(node.right)
-        case Project():
-            return _keeps_keys(node)
-        case _:
-            return False
-
-
-def _keeps_keys(node: Project) -> bool:
-    """Return whether a projection of groups keeps all their keys, so that its rows are distinct."""
-    below = node.input
-    while isinstance(below, Filter):
-        below = below.input
-    handed_on = {plain_column(output.scalar) for output in node.outputs}
-    return isinstance(below, Aggregate) and all(key in handed_on for key in below.keys)
+from cluster.operators.aggregate import ignores_copies
 
 
 def drop_needless_distinct(node: Node) -> Node | None:
     """δ(S) = S where S has no duplicates, such as groups."""
-    return node.input if isinstance(node, Distinct) and duplicate_free(node.input) else None
+    return node.input if isinstance(node, Distinct) and node.input.duplicate_free else None
 
 
 def distinct_once_over_union(node: Node) -> Node | None:
@@ -90,7 +51,7 @@ def drop_distinct_below_extremes(node: Node) -> Node | None:
     """MIN, MAX, FIRST and the like, and aggregates of distinct values, ignore copies: α_MAX(δ(S)) = α_MAX(S)."""
     if not (isinstance(node, Aggregate) and isinstance(node.input, Distinct)):
         return None
-    if not all(call.function in IGNORE_COPIES or call.distinct for call in node.calls):
+    if not all(ignores_copies(call) for call in node.calls):
         return None
     return replace(node, input=node.input.input)
 

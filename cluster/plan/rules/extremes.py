@@ -5,10 +5,10 @@ from __future__ import annotations
 from cluster.expressions.conditions import MIRRORED
 from cluster.expressions.nodes import Binary, Column, Expression, bare
 from cluster.expressions.walks import columns_read
-from cluster.language.algebra import Aggregate, AntiJoin, Filter, Node, Project, SemiJoin, schema_of
-from cluster.language.columns import AggregateCall
-from cluster.language.plans import column_scalar, plain_column, reads_relations_only
-from cluster.plan.expressions import columns_of, conjuncts_of, names_of
+from cluster.operators import Aggregate, AntiJoin, Filter, Node, Project, SemiJoin
+from cluster.operators.columns import AggregateCall
+from cluster.operators.projections import reads_relations_only
+from cluster.operators.scalar_expressions import column_scalar, columns_of, conjuncts_of, plain_column
 
 _EXTREMES = {"<": "max", "<=": "max", ">": "min", ">=": "min"}
 """By how a value of the left compares with those of the right: the one of them that decides."""
@@ -21,13 +21,13 @@ def existence_by_extreme(node: Node) -> Node | None:
     """
     if not isinstance(node, SemiJoin | AntiJoin) or reads_relations_only(node.right):
         return None
-    left = names_of(node.left)
+    left = node.left.names
     keys: list[str] = []
     extremes: list[tuple[str, str]] = []
     for part in conjuncts_of(node.predicate):
         if columns_of(part) <= left:
             continue  # of an anti-join: which tuples need no partner
-        comparison = _comparison(part.expression, left, names_of(node.right))
+        comparison = _comparison(part.expression, left, node.right.names)
         if comparison is None:
             return None
         sign, compared = comparison
@@ -38,7 +38,7 @@ def existence_by_extreme(node: Node) -> Node | None:
     if len(extremes) != 1 or extremes[0][0] in keys or _has_one_row_for_each(node.right, frozenset(keys)):
         return None
     ((name, function),) = extremes
-    column = next(each for each in schema_of(node.right) if each.name == name)
+    column = next(each for each in node.right.schema if each.name == name)
     call = AggregateCall(name, function, column_scalar(column), column.type, unit=column.unit)
     groups = Aggregate(node.right, tuple(dict.fromkeys(keys)), (call,))
     return type(node)(node.left, groups, node.predicate)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from cluster.language.algebra import Filter, Held, Node, Project
+from cluster.operators import Filter, Held, Node, Project
 
 
 def filter_below_held(node: Node) -> Node | None:

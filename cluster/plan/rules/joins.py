@@ -4,18 +4,11 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from cluster.language.algebra import AntiJoin, Distinct, Filter, Join, Lookup, Node, Project, SemiJoin
-from cluster.language.columns import Scalar
-from cluster.language.plans import project, reads_relations_only
-from cluster.plan.expressions import (
-    columns_of,
-    conjunction_of,
-    conjuncts_of,
-    kept,
-    names_of,
-    split_by_side,
-    without_alternatives,
-)
+from cluster.operators import AntiJoin, Distinct, Filter, Join, Lookup, Node, Project, SemiJoin
+from cluster.operators.columns import Scalar
+from cluster.operators.projections import project, reads_relations_only
+from cluster.operators.scalar_expressions import columns_of, conjunction_of, conjuncts_of
+from cluster.plan.expressions import kept, split_by_side, without_alternatives
 
 
 def _filtered(node: Node, conditions: list[Scalar]) -> Node:
@@ -35,7 +28,7 @@ def join_condition_to_sides(node: Node) -> Node | None:
     """A ⋈p(A)∧q(B)∧θ B = σp(A) ⋈θ σq(B)."""
     if not isinstance(node, Join):
         return None
-    left, right, across = split_by_side(conjuncts_of(node.predicate), names_of(node.left), names_of(node.right))
+    left, right, across = split_by_side(conjuncts_of(node.predicate), node.left.names, node.right.names)
     if not left and not right:
         return None
     return Join(_filtered(node.left, left), _filtered(node.right, right), conjunction_of(across))
@@ -53,7 +46,7 @@ def filter_below_lookup(node: Node) -> Node | None:
     if not (isinstance(node, Filter) and isinstance(node.input, Lookup)):
         return None
     lookup = node.input
-    own, others = names_of(lookup.input), conjuncts_of(node.predicate)
+    own, others = lookup.input.names, conjuncts_of(node.predicate)
     below = [each for each in others if columns_of(each) <= own]
     if not below:
         return None
@@ -65,7 +58,7 @@ def semijoin_condition_to_sides(node: Node) -> Node | None:
     """A ⋉p(A)∧q(B)∧θ B = σp(A) ⋉θ σq(B)."""
     if not isinstance(node, SemiJoin):
         return None
-    left, right, across = split_by_side(conjuncts_of(node.predicate), names_of(node.left), names_of(node.right))
+    left, right, across = split_by_side(conjuncts_of(node.predicate), node.left.names, node.right.names)
     if not left and not right:
         return None
     return SemiJoin(_filtered(node.left, left), _filtered(node.right, right), conjunction_of(across))
@@ -75,7 +68,7 @@ def antijoin_condition_to_right(node: Node) -> Node | None:
     """A ▷q(B)∧θ B = A ▷θ σq(B). A condition on A alone must stay: it decides which tuples need no partner."""
     if not isinstance(node, AntiJoin):
         return None
-    _, right, _ = split_by_side(conjuncts_of(node.predicate), names_of(node.left), names_of(node.right))
+    _, right, _ = split_by_side(conjuncts_of(node.predicate), node.left.names, node.right.names)
     if not right:
         return None
     rest = [each for each in conjuncts_of(node.predicate) if each not in right]
@@ -89,7 +82,7 @@ def split_antijoin(node: Node) -> Node | None:
     """
     if not isinstance(node, AntiJoin) or reads_relations_only(node.right):
         return None  # lookups split their own conditions: the best split depends on the whole condition
-    options = without_alternatives(node.predicate, names_of(node.left), names_of(node.right))
+    options = without_alternatives(node.predicate, node.left.names, node.right.names)
     if len(options) == 1:
         return None
     result = node.left
@@ -105,9 +98,9 @@ def avoid_product(node: Node) -> Node | None:
     first, second = node.left.left, node.left.right
     if reads_relations_only(second) != reads_relations_only(node.right):
         return None  # a relation joins the streams that all its conditions read, not those that some of them read
-    inner_names = names_of(second) | names_of(node.right)
+    inner_names = second.names | node.right.names
     parts = conjuncts_of(node.predicate)
-    inner = [each for each in parts if columns_of(each) <= inner_names and columns_of(each) & names_of(second)]
+    inner = [each for each in parts if columns_of(each) <= inner_names and columns_of(each) & second.names]
     if not inner:
         return None
     outer = [each for each in parts if each not in inner]
@@ -129,7 +122,7 @@ def narrow_existence(node: Node) -> Node | None:
         return None
     needed = columns_of(node.predicate) if node.predicate is not None else frozenset()
     outputs = kept(node.right, needed)
-    if len(outputs) == len(names_of(node.right)):
+    if len(outputs) == len(node.right.names):
         return None
     return replace(node, right=project(node.right, outputs))
 
@@ -143,7 +136,7 @@ def narrow_join(node: Node) -> Node | None:
     if join.predicate is not None:
         needed |= columns_of(join.predicate)
     left, right = kept(join.left, needed), kept(join.right, needed)
-    if len(left) == len(names_of(join.left)) and len(right) == len(names_of(join.right)):
+    if len(left) == len(join.left.names) and len(right) == len(join.right.names):
         return None
     return replace(node, input=replace(join, left=project(join.left, left), right=project(join.right, right)))
 
@@ -157,6 +150,6 @@ def narrow_existence_left(node: Node) -> Node | None:
     if join.predicate is not None:
         needed |= columns_of(join.predicate)
     left = kept(join.left, needed)
-    if len(left) == len(names_of(join.left)):
+    if len(left) == len(join.left.names):
         return None
     return replace(node, input=replace(join, left=project(join.left, left)))

@@ -6,7 +6,7 @@ from collections import Counter
 
 from msgspec.structs import replace
 
-from cluster.language.algebra import (
+from cluster.operators import (
     Aggregate,
     CountWindow,
     Distinct,
@@ -20,11 +20,11 @@ from cluster.language.algebra import (
     TimeWindow,
     Union,
     UntilNext,
-    schema_of,
 )
-from cluster.language.columns import Output
-from cluster.language.plans import plain_column, project
-from cluster.plan.expressions import by_name, column_uses, columns_of, kept, names_of, substituted
+from cluster.operators.columns import Output
+from cluster.operators.projections import project
+from cluster.operators.scalar_expressions import by_name, column_uses, columns_of, plain_column, substituted
+from cluster.plan.expressions import kept
 
 _OfKeys = PartitionedWindow | SessionWindow | UntilNext
 _Windows = TimeWindow | CountWindow | _OfKeys
@@ -112,7 +112,7 @@ def project_below_count_window(node: Node) -> Node | None:
     """W5 downwards, over a derived stream: μf(ω_N(S)) = ω_N(μf(S)), where f adds no columns."""
     if not (isinstance(node, Project) and isinstance(node.input, CountWindow)) or _windowed_raw(node.input):
         return None
-    if len(node.outputs) > len(schema_of(node.input)):
+    if len(node.outputs) > len(node.input.schema):
         return None
     return replace(node.input, input=replace(node, input=node.input.input))
 
@@ -123,7 +123,7 @@ def project_below_partitioned_window(node: Node) -> Node | None:
         return None
     if _adds_bounds(node.input):
         return None
-    if len(node.outputs) > len(schema_of(node.input)):
+    if len(node.outputs) > len(node.input.schema):
         return None
     handed_on = {plain_column(output.scalar): output.name for output in node.outputs}
     if not all(key in handed_on for key in node.input.keys):
@@ -145,7 +145,7 @@ def narrow_aggregate(node: Node) -> Node | None:
         return None
     arguments = [columns_of(scalar) for call in node.calls for scalar in call.reads]
     outputs = kept(node.input, frozenset(node.keys).union(*arguments))
-    if len(outputs) == len(names_of(node.input)):
+    if len(outputs) == len(node.input.names):
         return None
     return replace(node, input=project(node.input, outputs))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from cluster.expressions.conditions import repeats_itself
-from cluster.language.algebra import (
+from cluster.operators import (
     Aggregate,
     Difference,
     Distinct,
@@ -25,8 +25,8 @@ from cluster.language.algebra import (
     Union,
     UntilNext,
 )
-from cluster.language.columns import Scalar
-from cluster.plan.expressions import by_name, columns_of, conjunction_of, conjuncts_of, substituted
+from cluster.operators.columns import Scalar
+from cluster.operators.scalar_expressions import by_name, columns_of, conjunction_of, conjuncts_of, substituted
 
 _OfKeys = PartitionedWindow | SessionWindow | UntilNext
 

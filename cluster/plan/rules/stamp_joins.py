@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from cluster.language.algebra import Filter, Node, Project, StampJoin, schema_of
-from cluster.language.columns import Scalar
-from cluster.language.plans import column_scalar, project
-from cluster.plan.expressions import columns_of, conjunction_of, conjuncts_of, kept, names_of, substituted
+from cluster.operators import Filter, Node, Project, StampJoin
+from cluster.operators.columns import Scalar
+from cluster.operators.projections import project
+from cluster.operators.scalar_expressions import column_scalar, columns_of, conjunction_of, conjuncts_of, substituted
+from cluster.plan.expressions import kept
 from protocols.wire.streams import FieldType
 
 
@@ -44,21 +45,21 @@ def filter_below_stamp_join(node: Node) -> Node | None:
 def _places(join: StampJoin, part: Scalar) -> tuple[list[Scalar], list[Scalar]] | None:
     """Return a condition as it applies to the left and to the right; None if it stays above."""
     read = columns_of(part)
-    types = {column.name: column.type for column in schema_of(join)}
+    types = {column.name: column.type for column in join.schema}
     keys = [(one, other) for one, other in join.keys if types[one] is not FieldType.REAL]
-    columns = {column.name: column_scalar(column) for column in schema_of(join)}
+    columns = {column.name: column_scalar(column) for column in join.schema}
     of_right = dict(reversed(keys))
     of_left = {other: one for one, other in reversed(keys)}
     if not read:
         return None
-    if read <= names_of(join.left):
+    if read <= join.left.names:
         also = (
             substituted(part, columns | {one: columns[of_right[one]] for one in read})
             if read <= set(of_right)
             else None
         )
         return [part], [] if also is None else [also]
-    if join.kind != "inner" or not read <= names_of(join.right):
+    if join.kind != "inner" or not read <= join.right.names:
         return None
     if read <= set(of_left):
         also = substituted(part, columns | {other: columns[of_left[other]] for other in read})
@@ -77,7 +78,7 @@ def narrow_stamp_join(node: Node) -> Node | None:
     needed = frozenset().union(*join.keys, *(columns_of(output.scalar) for output in node.outputs))
     if join.predicate is not None:
         needed |= columns_of(join.predicate)
-    left, right = kept(join.left, needed), kept(join.right, names_of(join.right) if join.latest else needed)
-    if len(left) == len(names_of(join.left)) and len(right) == len(names_of(join.right)):
+    left, right = kept(join.left, needed), kept(join.right, join.right.names if join.latest else needed)
+    if len(left) == len(join.left.names) and len(right) == len(join.right.names):
         return None
     return replace(node, input=replace(join, left=project(join.left, left), right=project(join.right, right)))

@@ -7,18 +7,8 @@ from math import lcm
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from cluster.language.algebra import (
-    CountWindow,
-    Distinct,
-    Filter,
-    Granularity,
-    Istream,
-    Node,
-    Project,
-    TimeWindow,
-    Union,
-)
-from cluster.language.window_shapes import END_OF_TIME_US, LONGEST_WINDOW_US
+from cluster.operators import CountWindow, Distinct, Filter, Granularity, Istream, Node, Project, TimeWindow, Union
+from cluster.operators.window_shapes import END_OF_TIME_US, LONGEST_WINDOW_US
 
 
 def drop_now_window(node: Node) -> Node | None:

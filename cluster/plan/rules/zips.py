@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from cluster.language.algebra import Filter, Node, Zip, schema_of
-from cluster.language.plans import column_scalar
-from cluster.plan.expressions import columns_of, conjunction_of, conjuncts_of, substituted
+from cluster.operators import Filter, Node, Zip
+from cluster.operators.scalar_expressions import column_scalar, columns_of, conjunction_of, conjuncts_of, substituted
 from protocols.wire.streams import FieldType
 
 
@@ -20,7 +19,7 @@ def filter_below_zip(node: Node) -> Node | None:
     if not (isinstance(node, Filter) and isinstance(node.input, Zip) and node.input.kind != "full"):
         return None
     zipped = node.input
-    types = {column.name: column.type for column in schema_of(zipped)}
+    types = {column.name: column.type for column in zipped.schema}
     keys = [(one, other) for one, other in zipped.keys if types[one] is not FieldType.REAL]
     readable = {one for one, _ in keys} | ({other for _, other in keys} if zipped.kind == "inner" else set())
     parts = conjuncts_of(node.predicate)
@@ -28,7 +27,7 @@ def filter_below_zip(node: Node) -> Node | None:
     if below is None:
         return None
     above = conjunction_of(part for part in parts if not (columns_of(part) and columns_of(part) <= readable))
-    columns = {column.name: column_scalar(column) for column in schema_of(zipped)}
+    columns = {column.name: column_scalar(column) for column in zipped.schema}
     of_left = columns | {other: columns[one] for one, other in keys}
     of_right = columns | {one: columns[other] for one, other in keys}
     left, right = substituted(below, of_left), substituted(below, of_right)

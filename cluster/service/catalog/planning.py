@@ -20,12 +20,12 @@ from typing import TypeVar
 from cluster.errors import PlanError
 from cluster.fjord.acceptance import check_supported
 from cluster.fjord.text_growth import check_text
-from cluster.language.algebra import Node
 from cluster.language.catalog import Catalog
 from cluster.language.parameter_values import NO_VALUES, Value
 from cluster.language.parameters import bind
-from cluster.language.size_ranges import Sizes
 from cluster.language.translation import Query, translate
+from cluster.operators import Node
+from cluster.operators.size_ranges import Sizes
 from cluster.plan.relations_read import RelationSize
 from cluster.plan.rewrite import Rewritten, rewrite
 from cluster.plan.sized import sized

@@ -7,10 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from cluster.language.algebra import Node
-from cluster.language.walks import streams_of
+from cluster.operators import Node
 from cluster.plan.called_functions import functions_of
-from cluster.plan.relations_read import relations_of
 from cluster.service.catalog.relation_store import KnownRelation, RelationStore
 from cluster.service.registry.registry import Registry
 from cluster.service.registry.relation_registry import WaitingQuery
@@ -43,7 +41,7 @@ class RelationReaders:
         """Return, by identity of a relation, the names of the queries that read it, or wait to."""
         found: dict[str, list[str]] = {}
         for query in self._registry.queries():
-            for identity in {each.identity for each in relations_of(query.node)}:
+            for identity in {each.identity for each in query.node.relations}:
                 found.setdefault(identity, []).append(query.name)
         for waiting in self._registry.relations.waiting():
             for identity in waiting.relations:
@@ -78,7 +76,7 @@ class WaitingQueries:
 
     def must_wait(self, node: Node) -> bool:
         """Return whether a relation that a plan reads has no version yet."""
-        return bool(self._missing({each.identity for each in relations_of(node)}))
+        return bool(self._missing({each.identity for each in node.relations}))
 
     def ready(self) -> list[WaitingQuery]:
         """Return those whose relations have versions."""
@@ -86,9 +84,9 @@ class WaitingQueries:
 
     def add(self, name: str | None, sql: str, node: Node, reads: frozenset[str]) -> WaitingQuery:
         """Register a query that waits; errors are those of :meth:`Registry.add`."""
-        identities = frozenset(each.identity for each in relations_of(node))
+        identities = frozenset(each.identity for each in node.relations)
         functions = frozenset(each.identity for each in functions_of(node))
-        return self._registry.wait(name, sql, reads | streams_of(node), identities, functions)
+        return self._registry.wait(name, sql, reads | node.streams, identities, functions)
 
     def drop(self, name: str) -> bool:
         """Remove a query if it waits; return whether it did."""

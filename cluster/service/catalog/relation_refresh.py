@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import polars as pl
 
 from cluster.errors import ClusterError
-from cluster.language.columns import Schema
+from cluster.operators.columns import Schema
 from cluster.relations.refresh_decisions import Commit, Trouble, commit_after_read, overdue_failure, rows_needed
 from cluster.relations.source import SourceAwayError
 from cluster.service.catalog.relation_queries import RelationReaders

@@ -9,12 +9,11 @@ from functools import partial
 from typing import Any
 
 from cluster.language.catalog import CatalogError, StaticRelation, kind_of
-from cluster.language.columns import Schema
 from cluster.language.errors import FjordSqlError, suggest
 from cluster.language.relation_statements import CreateRelation, DropRelation
 from cluster.language.secrets import masked
 from cluster.language.translation import parse_statement
-from cluster.plan.relations_read import relations_of
+from cluster.operators.columns import Schema
 from cluster.relations.fitting import all_columns, matched
 from cluster.relations.freshness import State
 from cluster.relations.source import (
@@ -211,7 +210,7 @@ class RelationService:
         if not stale:
             return {}
         since = {
-            query.name: dict(stale[each.identity] for each in relations_of(query.node) if each.identity in stale)
+            query.name: dict(stale[each.identity] for each in query.node.relations if each.identity in stale)
             for query in self._registry.queries()
         }
         return {query: found for query, found in since.items() if found}

@@ -14,10 +14,10 @@ from pathlib import Path
 
 from cluster.errors import StorageError
 from cluster.language.catalog import StaticRelation
-from cluster.language.columns import Schema
 from cluster.language.comparisons import Comparison
 from cluster.language.relation_statements import CreateRelation
 from cluster.language.translation import parse_statement
+from cluster.operators.columns import Schema
 from cluster.relations.freshness import Freshness
 from cluster.relations.opening import SENSORS, Reach, open_source
 from cluster.relations.refresh_decisions import Refreshing, Trouble

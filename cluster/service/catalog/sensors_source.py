@@ -9,8 +9,8 @@ from pathlib import Path
 
 import polars as pl
 
-from cluster.language.columns import Column, Schema
 from cluster.language.comparisons import Comparison
+from cluster.operators.columns import Column, Schema
 from cluster.relations.fitting import POLARS_TYPES, settled
 from cluster.relations.source import Limits, SourceColumn, SourceStartingError
 from cluster.service.catalog.sensor_catalog import SensorCatalog

@@ -22,7 +22,6 @@ from cluster.language.translation import (
     parse_statement,
     translate_derived,
 )
-from cluster.language.walks import streams_of
 from cluster.service.catalog.function_store import FunctionStore
 from cluster.service.catalog.planning import Planning
 from cluster.service.catalog.reserved_names import ReservedNames
@@ -213,7 +212,7 @@ class StreamService:
         using = [
             query.name
             for query in self._registry.queries()
-            if wanted in {each.casefold() for each in (*query.reads, *streams_of(query.node))}
+            if wanted in {each.casefold() for each in (*query.reads, *query.node.streams)}
         ]
         using += [
             query.name

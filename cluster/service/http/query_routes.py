@@ -15,7 +15,6 @@ from cluster.errors import OneOfManyError
 from cluster.fjord.batch import instant_text
 from cluster.fjord.counters import shed_of
 from cluster.fjord.operator_statistics import OperatorStatistics
-from cluster.language.walks import streams_of
 from cluster.language.window_bounds import grid_of_answers
 from cluster.plan.alternatives import MOST as MOST_ALTERNATIVES
 from cluster.service.catalog.stream_offers import mismatches_of, rejected_of
@@ -297,4 +296,4 @@ def query_routes(queries: QueryService, registry: Registry, descriptions: QueryD
 
 
 def _streams_of(query: AnyQuery) -> frozenset[str]:
-    return streams_of(query.node) if isinstance(query, RegisteredQuery) else query.reads
+    return query.node.streams if isinstance(query, RegisteredQuery) else query.reads

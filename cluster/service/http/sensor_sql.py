@@ -25,9 +25,9 @@ from cluster.language.functions import AGGREGATES
 from cluster.language.ignored_syntax import refuse_ignored_syntax
 from cluster.language.parsing import FjordSqlParser
 from cluster.language.quantities import NO_NUMBER
-from cluster.language.scope import unique_name
 from cluster.language.syntax import span_of
 from cluster.language.type_words import TYPE_WORDS, written_type
+from cluster.operators.unique_names import unique_name
 from protocols.text.closeness import did_you_mean
 from protocols.wire.names import NAME_SHAPE, is_identifier
 

@@ -13,9 +13,9 @@ from msgspec.structs import replace as struct_replace
 from cluster.costs.adaptation import Cost, History
 from cluster.errors import ClusterError, UnwritableError
 from cluster.fjord.batch import instant_text
-from cluster.language.algebra import Node
-from cluster.language.size_ranges import SizeRange, Sizes, ranges_of
-from cluster.language.walks import streams_of_all
+from cluster.operators import Node
+from cluster.operators.size_ranges import SizeRange, Sizes, ranges_of
+from cluster.operators.walks import streams_of_all
 from cluster.physical.lowering import lower
 from cluster.plan.epoch import Plan
 from cluster.plan.history import EVER_US

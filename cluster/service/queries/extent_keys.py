@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from cluster.costs.estimates import estimates_of
 from cluster.costs.extents import LINKED_ASSUMED, Keys, Place, SeenKeys, place_of_keys
 from cluster.fjord.operator_statistics import NONE_YET, Rates
-from cluster.language.algebra import Extent
-from cluster.language.extents import Coalescing
+from cluster.operators import Extent
+from cluster.operators.extent import Coalescing
 from cluster.physical.nodes import Fragment, PhysicalPlan
 from cluster.physical.operations import SharedExtents
 from cluster.plan.extent_keeping import extent_of

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from cluster.fjord.batch import instant_text
-from cluster.language.algebra import Node
+from cluster.operators import Node
 from cluster.plan.history import EVER_US, history_starts, streams_of_held, with_history_starts
 from cluster.storage.stored_files import StoredFiles
 from cluster.storage.stream_tables import StreamTable, watermark_at

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from cluster.language.walks import streams_of
 from protocols.wire.catalog import MoteEntry
 
 if TYPE_CHECKING:
@@ -26,7 +25,7 @@ def slower_queries(registry: Registry, sensors: SensorCatalog) -> dict[str, dict
     noted = [each for each in sensors.snapshot()[0] if each.stretched > 1 or not each.lifetime_kept]
     if not noted:
         return {}
-    notes = lifetime_notes(noted, {query.name: streams_of(query.node) for query in registry.queries()})
+    notes = lifetime_notes(noted, {query.name: query.node.streams for query in registry.queries()})
     return {query: note for query, note in notes.items() if note is not None}
 
 

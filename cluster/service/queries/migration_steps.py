@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 from msgspec.structs import replace
 
-from cluster.language.algebra import Node, Source
-from cluster.language.walks import rebuilt
+from cluster.operators import Node, Source
+from cluster.operators.walks import rebuilt
 from cluster.physical.migration import Migration, MigrationRefusedError
 from cluster.physical.nodes import Host
 from cluster.physical.rules.sensor_demands import sensor_demands

@@ -14,8 +14,7 @@ from msgspec.structs import replace
 
 from cluster.errors import ClusterError, UnwritableError
 from cluster.fjord.batch import instant_text
-from cluster.language.algebra import Node
-from cluster.language.walks import streams_of
+from cluster.operators import Node
 from cluster.physical.migration import MigrationRefusedError
 from cluster.physical.nodes import host_of
 from cluster.plan.epoch import Handover, PlannedQuery
@@ -214,8 +213,8 @@ class Migrations:
     async def _begin(self, name: str, node: Node, why: str, deadline_us: int | None) -> str | None:
         """Begin a migration, unless it has to wait; return what for."""
         query = self._registry.query(name)
-        answered = self._answered(host_of(query.node), streams_of(query.node))
-        reason = waits_for(query, answered) or self._waits_for_clock(streams_of(node))
+        answered = self._answered(host_of(query.node), query.node.streams)
+        reason = waits_for(query, answered) or self._waits_for_clock(node.streams)
         if reason is not None:
             return reason
         new, migration = planned_migration(query, node, deadline_us)
@@ -225,7 +224,7 @@ class Migrations:
             await self._limits.check_migration(replace(query.planned, until=handing), following)
         except ClusterError as error:
             return f"{ROOM}: {error.message}"
-        streams = streams_of(new)
+        streams = new.streams
         # All that the present plan alone may read is stored, or has been accepted: nothing is stored until Spark can
         # see the next plan.
         async with self._paused(streams):
@@ -242,7 +241,7 @@ class Migrations:
         return None
 
     async def _end(self, query: RegisteredQuery, answered: AnsweredBy) -> None:
-        streams = streams_of(query.node)
+        streams = query.node.streams
         if query.next is None or not has_ended(query.next, streams, answered(host_of(query.node), streams)):
             return
         positions = self._positions(self._registry.physical.streams)

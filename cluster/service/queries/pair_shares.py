@@ -11,8 +11,8 @@ from cluster.expressions.nodes import Expression
 from cluster.fjord.measured_nodes import measured_nodes
 from cluster.fjord.measured_pair_shares import measured_pair_shares
 from cluster.fjord.operator_statistics import OperatorStatistics
+from cluster.operators.errors import UnboundedPlanError
 from cluster.physical.nodes import PhysicalPlan
-from cluster.physical.reach import UnboundedPlanError, reach_us
 from cluster.service.queries.plan_options import Figures
 from cluster.service.registry.running_queries import RegisteredQuery
 
@@ -82,7 +82,7 @@ class PairShares:
 def is_filled(query: RegisteredQuery, now: float) -> bool:
     """Return whether a query has run for so long that what its operators do can be measured, at a time since 1970."""
     try:
-        reach_s = reach_us(query.node) / 1e6
+        reach_s = query.node.reach_us() / 1e6
     except UnboundedPlanError:
         return False
     return now - query.created_us / 1e6 >= FEWEST_SECONDS + reach_s

@@ -9,8 +9,8 @@ from cluster.costs.pane_families import Family, Move, Pane, PaneUser, keys_seen,
 from cluster.costs.selectivity import KEYS_ASSUMED, share_passing
 from cluster.costs.work import BATCHES_PER_SECOND, SECOND_US
 from cluster.fjord.operator_statistics import Rates
-from cluster.language.algebra import Node
-from cluster.language.columns import Scalar
+from cluster.operators import Node
+from cluster.operators.columns import Scalar
 from cluster.physical.lowering import sharing_of_query
 from cluster.physical.nodes import Fragment, PhysicalPlan
 from cluster.physical.operations import Panes, PartialAggregate

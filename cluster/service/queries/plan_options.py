@@ -13,8 +13,8 @@ from cluster.costs.partners import Partners, expected_partners
 from cluster.costs.prices import Prices
 from cluster.errors import PlanError
 from cluster.expressions.nodes import Expression
-from cluster.language.algebra import AntiJoin, Join, Node, SemiJoin, Source
-from cluster.language.walks import from_below, nodes_of
+from cluster.operators import AntiJoin, Join, Node, SemiJoin, Source
+from cluster.operators.walks import from_below, nodes_of
 from cluster.physical.lowering import sharing_of_query
 from cluster.physical.rules.shared_extents import CoalescingQuery
 from cluster.plan.alternatives import Alternative

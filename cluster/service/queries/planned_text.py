@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from cluster.errors import ClusterError
-from cluster.language.algebra import Node
 from cluster.language.translation import Query
+from cluster.operators import Node
 from cluster.plan.epoch import PlannedQuery
 from cluster.storage.stream_tables import StreamTable
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from cluster.costs.choice import cheapest
 from cluster.costs.load import Option
 from cluster.fjord.operator_statistics import Rates
-from cluster.language.size_ranges import ranges_of
+from cluster.operators.size_ranges import ranges_of
 from cluster.physical.nodes import PhysicalPlan
 from cluster.plan.alternatives import Alternative, alternatives
 from cluster.plan.history import has_own_beginning

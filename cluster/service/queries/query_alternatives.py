@@ -13,9 +13,8 @@ from cluster.fjord.batch import instant_text
 from cluster.fjord.measured_partners import measured_partners
 from cluster.fjord.measured_selectivities import measured_selectivities
 from cluster.fjord.operator_statistics import OperatorStatistics
-from cluster.language.algebra import Node
-from cluster.language.size_ranges import BEST, ranges_of
-from cluster.language.walks import streams_of
+from cluster.operators import Node
+from cluster.operators.size_ranges import BEST, ranges_of
 from cluster.plan.alternatives import Alternative, alternatives
 from cluster.plan.explain import explain
 from cluster.plan.history import EVER_US
@@ -143,7 +142,7 @@ class QueryAlternatives:
             If it takes too long, or too many statements wait.
         """
         query, context, physical = self.registry.query(name), self.context(), self.registry.physical
-        rates, prices = self.limits.rates(streams_of(query.node)), self.prices.current()
+        rates, prices = self.limits.rates(query.node.streams), self.prices.current()
         coming = _coming(query, self.waiting(name))
 
         def listed() -> list[Listed]:

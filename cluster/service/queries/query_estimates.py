@@ -12,7 +12,6 @@ from cluster.fjord.measured_nodes import measured_nodes
 from cluster.fjord.measured_partners import measured_partners
 from cluster.fjord.measured_selectivities import measured_selectivities
 from cluster.fjord.operator_statistics import OperatorStatistics, Rates
-from cluster.language.walks import streams_of
 from cluster.physical.nodes import Fragment
 from cluster.physical.words import named, queries_counted
 from cluster.plan.explain import explain
@@ -59,7 +58,7 @@ class QueryEstimates:
             If none of this name runs.
         """
         query, physical = self.registry.query(name), self.registry.physical
-        rates, prices = self.limits.rates(streams_of(query.node)), self.prices.current()
+        rates, prices = self.limits.rates(query.node.streams), self.prices.current()
         sizes = self.context().sizes
 
         def text() -> str:

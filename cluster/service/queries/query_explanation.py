@@ -12,11 +12,10 @@ from cluster.fjord.measured_partners import measured_partners
 from cluster.fjord.measured_selectivities import measured_selectivities
 from cluster.fjord.operator_statistics import Rates
 from cluster.language.translation import Query
-from cluster.physical.emission import emission_words
 from cluster.physical.lookup_choices import lookup_choices
 from cluster.physical.lowering import lower_alone
 from cluster.physical.nodes import Fragment, PhysicalPlan
-from cluster.physical.placement import placement_of
+from cluster.physical.placement import emission_words, placement_of
 from cluster.physical.sharing import sharing_of
 from cluster.plan.explain import explained
 from cluster.plan.relations_read import RelationSize

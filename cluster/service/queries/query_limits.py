@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
+from operator import attrgetter
 
 from cluster.costs.partners import Sizes
 from cluster.errors import blamed
@@ -19,7 +20,6 @@ from cluster.fjord.acceptance import (
 )
 from cluster.fjord.state_size import StateLimitError, bytes_kept_by, check_state, state_bytes
 from cluster.ingest.service import Ingest
-from cluster.language.walks import streams_of
 from cluster.physical.lowering import lower, with_handover, with_query
 from cluster.physical.nodes import Fragment, PhysicalPlan
 from cluster.plan.epoch import Plan, PlannedQuery
@@ -92,7 +92,7 @@ class QueryLimits:
         RowLimitError, ColumnLimitError, StateLimitError, DemandError, TooManyDemandsError
             If they do not.
         """
-        running, rates = self._registry.physical, self.rates(streams_of(query.node))
+        running, rates = self._registry.physical, self.rates(query.node.streams)
         self._demands.follow(running.oldest_first)
         await self._planning.run(lambda: self._check(query, running, with_query(running, query), rates), internal=True)
 
@@ -102,7 +102,7 @@ class QueryLimits:
         If all queries together make or keep too much already, as after a start with a smaller budget or when a stream
         has become faster, a plan that will make or keep less is no reason to raise, although both need more then.
         """
-        running, rates = self._registry.physical, self.rates(streams_of(new.node))
+        running, rates = self._registry.physical, self.rates(new.node.streams)
         self._demands.follow(running.oldest_first)
 
         def check() -> None:
@@ -134,7 +134,7 @@ class QueryLimits:
             With the query, and the error as for :meth:`check`.
         """
         running = self._registry.physical
-        streams = await self._planning.each(streams_of, [each.node for each in queries])
+        streams = await self._planning.each(attrgetter("streams"), [each.node for each in queries])
         rates = self.rates(frozenset().union(*streams))
         self._demands.follow(running.oldest_first)
         plan = Plan(running.epoch + 1, (*self._registry.plan.queries, *queries))

@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import compress, count
+from operator import attrgetter
 from typing import TypeVar
 
 from cluster.costs.adaptation import Cost
@@ -18,16 +19,15 @@ from cluster.fjord.acceptance import RowLimits, share_of
 from cluster.fjord.operator_statistics import OperatorStatistics
 from cluster.functions.allowed import FunctionRules
 from cluster.ingest.service import Ingest, Link
-from cluster.language.algebra import Node
 from cluster.language.errors import FjordSqlError
 from cluster.language.parameter_values import NO_VALUES, Value
-from cluster.language.walks import streams_of
+from cluster.operators import Node
 from cluster.physical.difference import operators_changed
 from cluster.physical.lowering import begins_with_others
 from cluster.physical.nodes import Fragment, SensorDemands, Subscriber
 from cluster.physical.rules.sensor_demands import sensor_demands
 from cluster.plan.epoch import PlannedQuery
-from cluster.plan.relations_read import MEMORY_BYTES, RelationSize, large_relations, relations_of
+from cluster.plan.relations_read import MEMORY_BYTES, RelationSize, large_relations
 from cluster.service.catalog.function_service import FunctionService
 from cluster.service.catalog.function_store import FunctionStore
 from cluster.service.catalog.planning import AT_ONCE, PLANNING_SECONDS, Planning, PlanningContext, finished
@@ -376,7 +376,7 @@ class QueryService:
     async def _check_together(self, queries: Sequence[PlannedText]) -> None:
         wanted = [each.name for each in queries]
         names = await self._planning.run(partial(self._registry.names_for, wanted), internal=True)
-        read = await self._planning.each(relations_of, [each.node for each in queries])
+        read = await self._planning.each(attrgetter("relations"), [each.node for each in queries])
         for place in compress(count(), read):
             with blamed(place):
                 await self._refresh_built_in(queries[place].node)
@@ -552,9 +552,9 @@ class QueryService:
         query, rewritten = await self._planning.run(lambda: context.rewritten(sql, values))
         node = rewritten.node
         query = replace(query, warnings=(*query.warnings, *await self._publisher_warnings(node)))
-        reads = self.history(begun_at(node, 0, self._positions(streams_of(node)), self._ingest.tables()))
+        reads = self.history(begun_at(node, 0, self._positions(node.streams), self._ingest.tables()))
         memory_bytes, buckets = self._relation_memory_bytes, self._buckets
-        rates = self.limits.rates(streams_of(node))
+        rates = self.limits.rates(node.streams)
         surroundings = Surroundings(
             running, context.sizes, memory_bytes, buckets, self._history_rows, rates, self._operators.rates,
             self.limits.bounds_text, self._prices.current(),
@@ -563,7 +563,7 @@ class QueryService:
 
     async def _publisher_warnings(self, node: Node) -> tuple[str, ...]:
         """Return which clauses of a query do nothing where devices publish by their own rules."""
-        publishers = publishers_of(self._entries(), streams_of(node))
+        publishers = publishers_of(self._entries(), node.streams)
         if not publishers:
             return ()
         demanded = await self._planning.run(lambda: sensor_demands(PlannedQuery("", 0, node)), internal=True)
@@ -613,19 +613,19 @@ class QueryService:
 
     async def _refresh_built_in(self, node: Node) -> None:
         """Read the cluster's own relations that a query is the first to need."""
-        identities = {each.identity for each in relations_of(node)}
+        identities = {each.identity for each in node.relations}
         for relation in self.store.all():
             if relation.identity in identities and relation.built_in and not self._readers.exist(relation):
                 await self.refresher.refresh(relation, wanted=True)
 
     async def _start(self, planned: PlannedText, *, waited: bool = False) -> RegisteredQuery:
         name, sql, query, node = planned.name, planned.sql, planned.query, planned.node
-        positions = self._positions(self._registry.physical.streams | streams_of(node))
+        positions = self._positions(self._registry.physical.streams | node.streams)
         node = begun_at(node, self._registry.epoch + 1, positions, self._ingest.tables())
         before = self._registry.physical
         early = planned.early
         add = partial(self._registry.add, name, sql, node, positions, query.reads, early=early, waited=waited)
-        registered = await self._change(add, streams_of(node))
+        registered = await self._change(add, node.streams)
         changes = operators_changed(before, self._registry.physical)
         log.info("query added", query=registered.name, epoch=registered.since_epoch, **changes)
         self._put_aside(1)
@@ -634,7 +634,9 @@ class QueryService:
     async def _start_together(self, queries: Sequence[PlannedText]) -> list[RegisteredQuery]:
         if not queries:
             return []
-        read = frozenset[str]().union(*await self._planning.each(streams_of, [each.node for each in queries]))
+        read = frozenset[str]().union(
+            *await self._planning.each(attrgetter("streams"), [each.node for each in queries])
+        )
         positions = self._positions(self._registry.physical.streams | read)
 
         def add() -> list[RegisteredQuery]:

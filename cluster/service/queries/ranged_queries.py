@@ -6,7 +6,7 @@ from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from cluster.costs.adaptation import Cost
-from cluster.language.size_ranges import SizeRange, Sizes
+from cluster.operators.size_ranges import SizeRange, Sizes
 
 
 @dataclass(frozen=True, slots=True)

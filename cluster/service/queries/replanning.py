@@ -34,9 +34,9 @@ from cluster.expressions.nodes import Expression
 from cluster.fjord.measured_partners import measured_partners
 from cluster.fjord.measured_selectivities import measured_selectivities
 from cluster.fjord.operator_statistics import OperatorStatistics
-from cluster.language.algebra import Node
-from cluster.language.size_ranges import ranges_of
-from cluster.language.walks import streams_of_all
+from cluster.operators import Node
+from cluster.operators.size_ranges import ranges_of
+from cluster.operators.walks import streams_of_all
 from cluster.physical.nodes import PhysicalPlan
 from cluster.plan.alternatives import Alternative
 from cluster.plan.pane_families import with_family

@@ -14,9 +14,9 @@ from cluster.costs.answering import answering_us
 from cluster.costs.estimates import Estimate, estimates_of, totals_of
 from cluster.costs.prices import Prices
 from cluster.fjord.state_size import bytes_of_waiting, state_bytes
-from cluster.language.algebra import Node
-from cluster.language.size_ranges import Sizes
-from cluster.language.walks import from_below
+from cluster.operators import Node
+from cluster.operators.size_ranges import Sizes
+from cluster.operators.walks import from_below
 from cluster.physical.migration import Migration, MigrationRefusedError
 from cluster.physical.nodes import PhysicalPlan
 from cluster.plan.epoch import Handover

@@ -15,7 +15,7 @@ from heapq import heapify, heappop
 
 from cluster.costs.adaptation import RESERVE, UNLIMITED, WORTHWHILE, Cost, Fit, adapt
 from cluster.errors import PlanError
-from cluster.language.size_ranges import Sizes
+from cluster.operators.size_ranges import Sizes
 from cluster.service.queries.ranged_queries import Costs, RangedQuery, share_of
 from cluster.service.queries.size_totals import ChangingTotal, SizeTotals
 from protocols.text.byte_sizes import byte_size_of_at_least, format_byte_size

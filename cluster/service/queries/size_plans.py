@@ -16,15 +16,14 @@ from typing import TypeVar
 
 from msgspec.structs import replace
 
-from cluster.language.algebra import Held, Node, Source
 from cluster.language.catalog import Catalog, DerivedStream
-from cluster.language.size_ranges import SizeRange, Sizes
-from cluster.language.walks import from_below, nodes_of, rebuilt, streams_of
+from cluster.operators import Held, Node, Source
+from cluster.operators.size_ranges import SizeRange, Sizes
+from cluster.operators.walks import from_below, nodes_of, rebuilt
 from cluster.physical.lowering import lower
 from cluster.physical.migration import Migration, MigrationRefusedError
 from cluster.physical.nodes import PhysicalPlan
 from cluster.plan.epoch import Plan, PlannedQuery
-from cluster.plan.relations_read import relations_of
 from cluster.service.catalog.planning import PlanningContext
 from cluster.service.queries.ranged_queries import items_of
 from cluster.shared_nodes import remembered
@@ -63,7 +62,7 @@ class Shape:
 def shape_of(node: Node) -> Shape:
     """Return the shape of a plan."""
     names = tuple(dict.fromkeys(each.stream for each in from_below(node) if isinstance(each, Source)))
-    if relations_of(node) or any(_has_instants(each) for each in nodes_of(node)):
+    if node.relations or any(_has_instants(each) for each in nodes_of(node)):
         return Shape(node, tuple((name, name) for name in names))
     numbered = {name: f"s{place:06}" for place, name in enumerate(names)}
     return Shape(_renamed(node, numbered), tuple(numbered.items()))
@@ -119,7 +118,7 @@ class SizePlans:
         """Return whether a plan that was made of a translation before is made of it now, too, as a function of it."""
         if (before.sizes, before.large) == (self.context.sizes, self.context.large):
             return lambda _: True
-        return lambda node: not relations_of(node)
+        return lambda node: not node.relations
 
     def keep(self, texts: Collection[str]) -> None:
         """Forget the translations of all other texts, once there are many of them."""
@@ -167,7 +166,7 @@ class SizePlans:
         """Return whether a query whose plan runs can go on with other sizes."""
         shape = self.shape(sql)
         names = dict(shape.streams)
-        if streams_of(running) != names.keys():
+        if running.streams != names.keys():
             return False  # the text has come to mean something else
         runs = _kept(self._running, running, lambda: _renamed(running, names))
         key = runs, shape.node, items_of(sizes)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from cluster.costs.adaptation import Cost
-from cluster.language.size_ranges import Sizes
+from cluster.operators.size_ranges import Sizes
 from cluster.service.queries.ranged_queries import Costs, RangedQuery, items_of
 
 SizesAt = Callable[[RangedQuery, float, float], Sizes]

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 import msgspec
 
-from cluster.language.algebra import Node
+from cluster.operators import Node
 from cluster.physical.lowering import lower, with_handover, with_query, without_queries, without_query
 from cluster.physical.nodes import PhysicalPlan
 from cluster.service.registry.running_queries import NextPlan, RegisteredQuery, RunningQueries

@@ -11,7 +11,7 @@ import msgspec
 from msgspec.structs import replace
 
 from cluster.errors import OneOfManyError, PlanError, StorageError, UnwritableError
-from cluster.language.algebra import Node
+from cluster.operators import Node
 from cluster.physical.lowering import lower
 from cluster.physical.nodes import NOTHING, PhysicalPlan
 from cluster.physical.plan_files import PlanFiles, another_plan

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import msgspec
 
 from cluster.errors import UnwritableError
-from cluster.language.columns import Schema
+from cluster.operators.columns import Schema
 from cluster.service.registry.registry_file import RegistryFile, names_as_text, names_in
 from cluster.storage.synced_files import Troubles
 

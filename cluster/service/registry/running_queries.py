@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 
 import msgspec
 
-from cluster.language.algebra import Node
 from cluster.layered_map import LayeredMap
+from cluster.operators import Node
 from cluster.physical.nodes import Subscriber
 from cluster.plan import stored_plans
 from cluster.plan.epoch import EMPTY, Handover, Plan, PlannedQuery, decode_plan, encode_plan

@@ -22,7 +22,7 @@ from cluster.costs.adaptation import (
 )
 from cluster.costs.characteristics import Characteristics, windowed
 from cluster.costs.kept_rows import kept_by_join
-from cluster.language.size_ranges import SizeRange, granules
+from cluster.operators.size_ranges import SizeRange, granules
 
 MS = 1_000
 JOINED = SizeRange("window", 60_000 * MS, 600_000 * MS, MS)

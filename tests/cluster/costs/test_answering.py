@@ -7,10 +7,10 @@ import pytest
 from cluster.costs.answering import answering_us, crossings_of
 from cluster.costs.estimates import estimates_of
 from cluster.costs.prices import Price, Prices, form_of
-from cluster.language.algebra import Node
 from cluster.language.translation import translate
-from cluster.language.walks import nodes_of
 from cluster.local.calibration import CATALOG
+from cluster.operators import Node
+from cluster.operators.walks import nodes_of
 from cluster.plan.rewrite import rewrite
 
 PRICES = Prices(

@@ -27,8 +27,8 @@ from cluster.costs.choice import (
 )
 from cluster.costs.estimates import estimates_of, totals_of
 from cluster.costs.load import Option, cost_us
-from cluster.language.algebra import Join, Node, TimeWindow, schema_of
-from cluster.language.walks import from_below
+from cluster.operators import Join, Node, TimeWindow
+from cluster.operators.walks import from_below
 from cluster.plan.alternatives import alternatives
 from cluster.plan.rewrite import rewrite
 from tests.cluster.plan.plans import condition, pick, prefixed, source
@@ -235,7 +235,7 @@ def _joined(tree, inputs: list[Node]) -> Node:
     if isinstance(tree, int):
         return inputs[tree]
     left, right = (_joined(each, inputs) for each in tree)
-    one, other = (next(c.name for c in schema_of(side) if c.name.endswith("x")) for side in (left, right))
+    one, other = (next(c.name for c in side.schema if c.name.endswith("x")) for side in (left, right))
     return Join(left, right, condition(f'"{one}" = "{other}"'))
 
 

@@ -19,9 +19,9 @@ from cluster.costs.extents import (
     place_of_keys,
 )
 from cluster.costs.prices import Price, Prices
-from cluster.language.algebra import Extent, Node
 from cluster.language.catalog import BaseStream, Catalog
 from cluster.language.translation import translate
+from cluster.operators import Extent, Node
 from cluster.plan.alternatives import alternatives
 from cluster.plan.epoch import PlannedQuery
 from cluster.plan.extent_keeping import extent_of, with_keeping

@@ -18,18 +18,18 @@ from cluster.fjord.made_rows import RowFlows
 from cluster.fjord.measured_partners import measured_partners
 from cluster.fjord.operator_statistics import NONE_YET, Rates
 from cluster.fjord.stored_rows import RowsInMemory
-from cluster.language.algebra import Node, Source, TableLookup
 from cluster.language.catalog import BaseStream, Catalog, StaticRelation
-from cluster.language.columns import Column
 from cluster.language.translation import translate
-from cluster.language.walks import nodes_of
 from cluster.local.engine import Arrival, LocalEngine
 from cluster.local.memory_tables import MemoryTables, RelationRows
+from cluster.operators import Node, Source, TableLookup
+from cluster.operators.columns import Column
+from cluster.operators.walks import nodes_of
 from cluster.physical.lowering import lower
 from cluster.physical.nodes import NOTHING
 from cluster.plan.alternatives import alternatives
 from cluster.plan.epoch import Plan, PlannedQuery
-from cluster.plan.relations_read import RelationSize, relations_of
+from cluster.plan.relations_read import RelationSize
 from cluster.plan.rewrite import rewrite
 from cluster.service.queries.plan_options import Figures, costs_of, options_of
 from protocols.wire.batches import DEFAULT_RATE_COLUMN
@@ -58,7 +58,7 @@ def plan_of(text: str, sizes: Mapping[str, RelationSize] = SIZES) -> Node:
 
 
 def named(lookup: TableLookup) -> str:
-    return "+".join(each.name for each in relations_of(lookup.table))
+    return "+".join(each.name for each in lookup.table.relations)
 
 
 def order_of(plan: Node) -> list[str]:

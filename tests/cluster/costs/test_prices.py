@@ -10,7 +10,7 @@ from cluster.costs.characteristics import Characteristics
 from cluster.costs.prices import SHIPPED, Price, Prices, prices_text, read_prices
 from cluster.costs.work import compared_per_second, work_us
 from cluster.errors import PlanError
-from cluster.language.algebra import Distinct, Dstream, Source
+from cluster.operators import Distinct, Dstream, Source
 
 STREAM = Source("readings", ())
 SECOND_US = 1_000_000

@@ -7,7 +7,7 @@ import pytest
 from cluster.expressions.conditions import all_of, conjuncts, disjuncts, equal_sides, repeats_itself
 from cluster.expressions.nodes import Chain, Column, Expression, Group
 from cluster.expressions.text import text_of
-from cluster.plan.expressions import read_scalar
+from cluster.plan.scalar_texts import read_scalar
 from protocols.wire.streams import FieldType
 
 

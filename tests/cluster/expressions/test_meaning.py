@@ -18,7 +18,7 @@ import pytest
 from cluster.expressions.nodes import Expression
 from cluster.expressions.text import text_of
 from cluster.fjord.scalars import POLARS_TYPES, compile_scalar
-from cluster.language.columns import Scalar
+from cluster.operators.columns import Scalar
 from protocols.wire.streams import FieldType
 from tests.cluster.expressions.drawing import COLUMNS, drawn
 from tests.cluster.expressions.duckdb_meaning import MACROS, TYPES, in_duckdb

@@ -8,7 +8,7 @@ import duckdb
 import pytest
 
 from cluster.expressions.outcomes import never_true
-from cluster.plan.expressions import read_scalar
+from cluster.plan.scalar_texts import read_scalar
 from protocols.wire.streams import FieldType
 
 N, B = "CAST(NULL AS INTEGER)", "CAST(NULL AS BOOLEAN)"

@@ -16,8 +16,8 @@ from cluster.expressions.reading import expression_of
 from cluster.expressions.storing import restored, stored
 from cluster.expressions.text import LONGEST_WRITTEN, letters, text_of
 from cluster.expressions.walks import substituted
-from cluster.language.columns import Scalar
 from cluster.language.dialect import parse_scalar
+from cluster.operators.columns import Scalar
 from protocols.wire.streams import FieldType
 from tests.cluster.expressions.drawing import drawn
 from tests.cluster.language.sqlglot_text import canonical

@@ -22,9 +22,10 @@ from cluster.fjord.operators.aggregation import MergeAggregate
 from cluster.fjord.operators.partial_aggregation import PartialAggregate
 from cluster.fjord.scalars import POLARS_TYPES
 from cluster.fjord.scaled_reals import SCALE
-from cluster.language.columns import AggregateCall
-from cluster.plan.expressions import read_scalar
+from cluster.operators.columns import AggregateCall
+from cluster.plan.scalar_texts import read_scalar
 from protocols.wire.streams import FieldType
+from tests.cluster.aggregate_rows import AGGREGATE_ROWS
 from tests.cluster.fjord.scalar_definition import wrapped
 from tests.cluster.fjord.test_extreme_values import INTEGERS, REALS, is_settled
 
@@ -42,8 +43,9 @@ VALUES = st.one_of(
 def calls(kind: FieldType) -> tuple[AggregateCall, ...]:
     """Every aggregate of a column of a type, and of an expression over it."""
     argument = read_scalar('"v"', kind)
-    functions = ["count", "sum", "avg", "min", "max", "stddev", "variance", "median", "quantile", "first", "last",
+    functions = ["count", "sum", "min", "max", *AGGREGATE_ROWS, "quantile", "first", "last",
                  "percentile_disc", "mode", "arg_min", "arg_max"]  # fmt: skip
+    once_each = {"count", "sum", "min", "max", *(name for name, row in AGGREGATE_ROWS.items() if row.distinct)}
     results = {
         "count": FieldType.INTEGER,
         **dict.fromkeys(("sum", "min", "max", "first", "last", "percentile_disc", "mode", "arg_min", "arg_max"), kind),
@@ -60,7 +62,7 @@ def calls(kind: FieldType) -> tuple[AggregateCall, ...]:
             by=argument if function in ("arg_min", "arg_max") else msgspec.UNSET,
         )
         for function in functions
-        for distinct in ((False, True) if function in ("count", "sum", "avg", "min", "max") else (False,))
+        for distinct in ((False, True) if function in once_each else (False,))
     ]
     return tuple(found)
 

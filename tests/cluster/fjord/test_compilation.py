@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from cluster.fjord.acceptance import check_supported
 from cluster.fjord.instantiation import empty_crossing
-from cluster.language.algebra import schema_of
 from cluster.language.catalog import Catalog
 from cluster.language.errors import FjordSqlError
 from cluster.language.translation import (
@@ -101,4 +100,4 @@ def test_a_keyed_aggregate_is_spread_over_buckets() -> None:
     assert (exchange.operation.spread, exchange.operation.by) == ("keys", ('fjord_key("k")',))
     assert fragment.spread
     assert empty_crossing(fragment, exchange).columns[:3] == ["fjord_start_us", "fjord_end_us", 'fjord_key("k")']
-    assert [column.name for column in schema_of(node)] == ["k", "s"]
+    assert [column.name for column in node.schema] == ["k", "s"]

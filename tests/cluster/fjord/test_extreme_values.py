@@ -32,9 +32,9 @@ from cluster.expressions.called_functions import (
 )
 from cluster.fjord.scalar_programs import program_of
 from cluster.fjord.scalars import POLARS_TYPES, compile_scalar
-from cluster.language.columns import Column, Scalar
 from cluster.language.dialect import parse_scalar
-from cluster.plan.expressions import read_scalar
+from cluster.operators.columns import Column, Scalar
+from cluster.plan.scalar_texts import read_scalar
 from protocols.wire.streams import FIELD_TYPES, FieldType
 from tests.cluster.fjord.scalar_definition import value_of
 from tests.cluster.fjord.test_scalars_against_duckdb import FORMS as ORDINARY

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from cluster.fjord.batch import END, NEVER, START, Batch
 from cluster.fjord.operators.aggregation import MergeAggregate
 from cluster.fjord.operators.partial_aggregation import PartialAggregate
-from cluster.language.columns import AggregateCall, Joining
-from cluster.plan.expressions import read_scalar
+from cluster.operators.columns import AggregateCall, Joining
+from cluster.plan.scalar_texts import read_scalar
 from cluster.scalars.texts import LONGEST_TEXT
 from protocols.wire.streams import FieldType
 from tests.peak_memory import growth_kib

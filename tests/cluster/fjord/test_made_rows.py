@@ -15,9 +15,9 @@ from cluster.fjord.acceptance import RowLimitError, RowLimits, check_supported, 
 from cluster.fjord.batch import NEVER
 from cluster.fjord.made_rows import RowFlow, RowFlows
 from cluster.fjord.state_size import StateLimitError, kept_by
-from cluster.language.algebra import Difference, Distinct, Node, Union
 from cluster.language.catalog import Catalog
 from cluster.language.translation import translate
+from cluster.operators import Difference, Distinct, Node, Union
 from cluster.physical import operations
 from cluster.physical.lowering import lower, lower_alone, with_query
 from cluster.plan.epoch import Plan, PlannedQuery

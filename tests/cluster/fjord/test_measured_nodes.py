@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from cluster.fjord.measured_nodes import measured_nodes
 from cluster.fjord.operator_statistics import NONE_YET, Rates
-from cluster.language.algebra import Aggregate, Filter, Join, Node, Project, TimeWindow
 from cluster.language.catalog import Catalog
 from cluster.language.translation import translate
+from cluster.operators import Aggregate, Filter, Join, Node, Project, TimeWindow
 from cluster.physical.lowering import lower
 from cluster.physical.nodes import Fragment
 from cluster.physical.operations import GroupedFilter, MergeAggregate, PartialAggregate
@@ -50,7 +50,7 @@ def test_each_side_of_a_join_is_measured_by_itself() -> None:
     }
     found = measured_nodes(node, fragment, lambda name: known.get(name, NONE_YET))
     assert {type(each): rates for each, rates in found.items()} == {Filter: Rates(7, 2, 0.1), Join: Rates(9, 1, 0.2)}
-    windows = [each.id for each in fragment.nodes if type(each.operation).__name__ == "TimeWindow"]
+    windows = [each.id for each in fragment.nodes if each.operation.kind_name() == "TimeWindow"]
     sides = measured_nodes(node, fragment, lambda name: Rates(windows.index(name) + 1) if name in windows else NONE_YET)
     assert [
         (each.size_us, rates.rows_in_per_second) for each, rates in sides.items() if isinstance(each, TimeWindow)

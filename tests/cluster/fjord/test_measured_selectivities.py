@@ -9,10 +9,10 @@ import pytest
 from cluster.costs.estimates import estimates_of
 from cluster.fjord.measured_selectivities import measured_selectivities
 from cluster.fjord.operator_statistics import NONE_YET, Rates
-from cluster.language.algebra import Filter, Node
 from cluster.language.catalog import Catalog
 from cluster.language.translation import translate
-from cluster.language.walks import nodes_of
+from cluster.operators import Filter, Node
+from cluster.operators.walks import nodes_of
 from cluster.physical.lowering import lower
 from cluster.physical.nodes import PhysicalPlan
 from cluster.physical.operations import GroupedFilter

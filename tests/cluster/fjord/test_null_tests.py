@@ -8,9 +8,9 @@ import polars as pl
 import pytest
 
 from cluster.fjord.scalars import compile_scalar
-from cluster.language.algebra import Project
 from cluster.language.translation import translate, translate_derived
-from cluster.plan.expressions import read_scalar
+from cluster.operators import Project
+from cluster.plan.scalar_texts import read_scalar
 from protocols.wire.streams import FieldType
 from tests.cluster.language.example_catalog import CATALOG
 

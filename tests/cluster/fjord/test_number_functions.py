@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 from cluster.fjord.scalars import compile_scalar
-from cluster.plan.expressions import read_scalar
+from cluster.plan.scalar_texts import read_scalar
 from cluster.scalars.numbers import EARTH_RADIUS_METRES, NUMBER_FUNCTIONS, metres_between
 from cluster.scalars.scalar_function import ScalarFunction
 from protocols.wire.streams import FieldType

@@ -25,7 +25,7 @@ from cluster.fjord.operators.pane_aggregation import PaneAggregate, WindowSubscr
 from cluster.fjord.operators.partial_aggregation import PartialAggregate
 from cluster.fjord.pane_grid import PaneGrid, has_slabs
 from cluster.fjord.scalars import POLARS_TYPES
-from cluster.language.columns import QUERY_GROUP, VISIBLE_FROM, AggregateCall, Column, Schema
+from cluster.operators.columns import QUERY_GROUP, VISIBLE_FROM, AggregateCall, Column, Schema
 from protocols.wire.streams import FieldType
 from tests.cluster.fjord.test_aggregates_of_extremes import LARGEST, calls
 from tests.cluster.fjord.test_extreme_values import INTEGERS, REALS

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from cluster.fjord.predicate_index import PredicateIndex
 from cluster.fjord.scalars import POLARS_TYPES, compile_scalar
-from cluster.language.columns import Column, Scalar
-from cluster.plan.expressions import read_scalar
+from cluster.operators.columns import Column, Scalar
 from cluster.plan.predicate_intervals import Interval, extract_ranges
+from cluster.plan.scalar_texts import read_scalar
 from protocols.wire.streams import FieldType
 
 COLUMNS = (

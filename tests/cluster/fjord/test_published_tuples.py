@@ -15,7 +15,7 @@ from cluster.fjord.operators.sampling import Sample
 from cluster.fjord.stored_rows import RowsInFile, RowsInMemory, StoredRows
 from cluster.fjord.stream_scan import StreamScan
 from cluster.fjord.upstream_dataflow import UpstreamDataflow
-from cluster.language.columns import Column
+from cluster.operators.columns import Column
 from protocols.wire.batches import (
     COVERED_BY_COLUMN,
     FINGERPRINT_COLUMN,

@@ -18,9 +18,9 @@ from cluster.fjord.relation_tables import RelationTables
 from cluster.fjord.sliced_table import SlicedTable, cut, slice_file
 from cluster.fjord.stored_rows import RowsInFile
 from cluster.fjord.stream_scan import StreamScan
-from cluster.language.algebra import Filter, Project, Relation
-from cluster.language.columns import Column, Output
-from cluster.plan.expressions import read_scalar
+from cluster.operators import Filter, Project, Relation
+from cluster.operators.columns import Column, Output
+from cluster.plan.scalar_texts import read_scalar
 from cluster.scalars.real_values import finite, settled, settled_rows
 from cluster.storage.relation_versions import RelationVersions
 from protocols.wire.streams import FieldType

@@ -11,8 +11,8 @@ from cluster.fjord import relation_tables
 from cluster.fjord.operators.lookup import LookupTable, UnreadableRelationError
 from cluster.fjord.relation_tables import TABLES_KEPT, RelationTables
 from cluster.fjord.sliced_table import SlicedTable
-from cluster.language.algebra import Distinct, Join, Node, Relation
-from cluster.language.columns import Column
+from cluster.operators import Distinct, Join, Node, Relation
+from cluster.operators.columns import Column
 from cluster.storage.relation_versions import RelationVersions
 from protocols.wire.streams import FieldType
 

@@ -7,7 +7,7 @@ import pytest
 
 from cluster.errors import PlanError
 from cluster.fjord.scalars import compile_scalar
-from cluster.plan.expressions import read_scalar
+from cluster.plan.scalar_texts import read_scalar
 from protocols.wire.streams import FieldType
 
 REPEATED = pl.DataFrame({"s": [1], "k": [3], "n": [2]}).with_columns(pl.col("s").repeat_by("n").alias("s")).explode("s")

@@ -12,8 +12,8 @@ from hypothesis import HealthCheck, example, given, note, settings
 from hypothesis import strategies as st
 
 from cluster.fjord.scalars import POLARS_TYPES, compile_scalar
-from cluster.language.columns import Column, Scalar
-from cluster.plan.expressions import read_scalar
+from cluster.operators.columns import Column, Scalar
+from cluster.plan.scalar_texts import read_scalar
 from protocols.wire.streams import FIELD_TYPES, FieldType
 from tests.cluster.oracle.definition import SETTINGS, scalar_sql
 

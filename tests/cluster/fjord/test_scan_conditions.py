@@ -18,8 +18,8 @@ from cluster.fjord.stored_rows import RowsInFile, RowsInMemory
 from cluster.fjord.stream_scan import StreamScan
 from cluster.fjord.upstream_dataflow import UpstreamDataflow
 from cluster.language.catalog import Catalog, StaticRelation
-from cluster.language.columns import Column
 from cluster.language.translation import translate
+from cluster.operators.columns import Column
 from cluster.physical.lowering import lower
 from cluster.physical.nodes import Fragment
 from cluster.physical.operations import Scan

@@ -6,7 +6,7 @@ import polars as pl
 import pytest
 
 from cluster.fjord.snapshot_evaluation import evaluate_snapshot
-from cluster.language.algebra import (
+from cluster.operators import (
     Aggregate,
     AntiJoin,
     Difference,
@@ -21,8 +21,8 @@ from cluster.language.algebra import (
     SemiJoin,
     Union,
 )
-from cluster.language.columns import AggregateCall, Column, Output
-from cluster.plan.expressions import read_scalar
+from cluster.operators.columns import AggregateCall, Column, Output
+from cluster.plan.scalar_texts import read_scalar
 from protocols.wire.streams import FieldType
 
 PLACES = Relation("places", "places@1", (Column("segment", FieldType.INTEGER),))

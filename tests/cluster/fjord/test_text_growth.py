@@ -10,7 +10,7 @@ from cluster.fjord.scalars import compile_scalar
 from cluster.fjord.text_growth import TextGrowthError, check_text
 from cluster.language.dialect import parse_scalar
 from cluster.language.translation import translate
-from cluster.plan.expressions import read_scalar
+from cluster.plan.scalar_texts import read_scalar
 from cluster.scalars import texts as text_functions
 from cluster.scalars.texts import LONGEST_TEXT, longest_bytes
 from cluster.service.catalog.planning import PlanningContext

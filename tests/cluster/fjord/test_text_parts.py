@@ -6,7 +6,7 @@ import polars as pl
 import pytest
 
 from cluster.fjord.scalars import compile_scalar
-from cluster.plan.expressions import read_scalar
+from cluster.plan.scalar_texts import read_scalar
 from cluster.scalars import SCALAR_FUNCTIONS, text_parts
 from cluster.scalars.text_parts import TEXT_PARTS
 from cluster.scalars.texts import LONGEST_TEXT

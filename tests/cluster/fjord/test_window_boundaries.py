@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from cluster.fjord.time_zones import local_in
 from cluster.fjord.window_boundaries import CYCLE_DAYS, first_without, next_boundaries, windows_at
-from cluster.language.window_shapes import DAY_US, HOUR_US, Grid, Span
+from cluster.operators.window_shapes import DAY_US, HOUR_US, Grid, Span
 from tests.cluster.calendar_definition import boundaries_of
 
 ZONES = (

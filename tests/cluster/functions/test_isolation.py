@@ -19,10 +19,10 @@ from cluster.fjord.stored_rows import RowsInMemory
 from cluster.functions.allowed import FunctionRules
 from cluster.functions.calling import CALLS
 from cluster.language.catalog import Catalog, StaticRelation
-from cluster.language.columns import Column
 from cluster.language.translation import translate
 from cluster.local.engine import Arrival, LocalEngine
 from cluster.local.memory_tables import MemoryTables, RelationRows
+from cluster.operators.columns import Column
 from cluster.physical.lowering import lower
 from cluster.plan.called_functions import functions_of
 from cluster.plan.demand import demands_of

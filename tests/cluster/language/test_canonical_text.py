@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster.language.algebra import Project
 from cluster.language.dialect import parse_scalar
 from cluster.language.translation import translate
+from cluster.operators import Project
 from tests.cluster.language.example_catalog import CATALOG
 from tests.cluster.language.sqlglot_text import canonical
 

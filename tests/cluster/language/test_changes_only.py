@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from msgspec import UNSET
 
-from cluster.language.algebra import Source
 from cluster.language.catalog import Catalog
-from cluster.language.stream_reading import Unchanged
 from cluster.language.translation import translate
-from cluster.language.walks import nodes_of
+from cluster.operators import Source
+from cluster.operators.source import Unchanged
+from cluster.operators.walks import nodes_of
 from cluster.physical.placement import placement_of
 from cluster.plan.demand import demands_of
 from cluster.plan.rewrite import rewrite

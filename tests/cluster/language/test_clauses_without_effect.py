@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from cluster.language.algebra import Source
 from cluster.language.errors import FjordSqlError
 from cluster.language.translation import translate, translate_derived
-from cluster.language.walks import nodes_of
+from cluster.operators import Source
+from cluster.operators.walks import nodes_of
 from tests.cluster.language.example_catalog import CATALOG
 
 

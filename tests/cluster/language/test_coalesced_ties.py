@@ -6,9 +6,9 @@ import random
 
 import pytest
 
-from cluster.language.algebra import Extent, Sequence
 from cluster.language.translation import translate
-from cluster.language.walks import nodes_of
+from cluster.operators import Extent, Sequence
+from cluster.operators.walks import nodes_of
 from tests.cluster.language.example_catalog import CATALOG
 from tests.cluster.oracle.scripted_runs import answers_of, micros, valid_at
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from cluster.language.algebra import Source
 from cluster.language.comments import without_comments
 from cluster.language.dialect import FjordSQL
 from cluster.language.errors import FjordSqlError
 from cluster.language.translation import parse_statement, translate, translate_derived
+from cluster.operators import Source
 from tests.cluster.language.example_catalog import CATALOG as STREAMS
 from tests.cluster.language.test_damaged_statements import meaning
 from tests.cluster.language.valid_statements import STATEMENTS

@@ -13,7 +13,6 @@ from msgspec.structs import replace
 from cluster.errors import PlanError
 from cluster.fjord.acceptance import check_supported
 from cluster.language.catalog import Catalog, StaticRelation
-from cluster.language.columns import Column
 from cluster.language.errors import FjordSqlError
 from cluster.language.function_statements import CreateFunction
 from cluster.language.functions import AGGREGATE_NAMES, FUNCTION_NAMES
@@ -29,6 +28,7 @@ from cluster.language.translation import (
     translate_derived,
 )
 from cluster.local.query_arguments import values_given
+from cluster.operators.columns import Column
 from cluster.plan.rewrite import rewrite
 from protocols.wire.streams import FieldType
 

@@ -21,12 +21,12 @@ from pathlib import Path
 import pytest
 
 from cluster.fjord.acceptance import check_supported
-from cluster.language.algebra import Node, Project, StampJoin
 from cluster.language.catalog import BaseStream, Catalog, StaticRelation
-from cluster.language.columns import Column
 from cluster.language.errors import FjordSqlError
 from cluster.language.foreign_functions import INSTEAD
 from cluster.language.translation import translate
+from cluster.operators import Node, Project, StampJoin
+from cluster.operators.columns import Column
 from cluster.physical.lowering import lower
 from cluster.plan.epoch import Plan, PlannedQuery
 from cluster.plan.rewrite import rewrite

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from cluster.language.algebra import AntiJoin
 from cluster.language.translation import translate
-from cluster.language.walks import nodes_of
+from cluster.operators import AntiJoin
+from cluster.operators.walks import nodes_of
 from tests.cluster.language.example_catalog import CATALOG
 
 FASTEST = "(SELECT MAX(t.speed) FROM traffic AS t WINDOW(RANGE 1 HOUR) WHERE t.sensor = w.sensor AND t.speed < 1e3{})"

@@ -10,7 +10,6 @@ import pytest
 from cluster.errors import ClusterError
 from cluster.fjord.acceptance import check_supported
 from cluster.language.catalog import StaticRelation
-from cluster.language.columns import Column
 from cluster.language.errors import FjordSqlError
 from cluster.language.translation import (
     CreateDerivedStream,
@@ -19,6 +18,7 @@ from cluster.language.translation import (
     translate,
     translate_derived,
 )
+from cluster.operators.columns import Column
 from cluster.plan.rewrite import rewrite
 from protocols.wire.streams import FieldType
 from tests.cluster.language.example_catalog import CATALOG

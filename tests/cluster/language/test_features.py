@@ -9,10 +9,10 @@ import pytest
 
 from cluster.fjord.acceptance import check_supported
 from cluster.language.catalog import BaseStream, Catalog, StaticRelation
-from cluster.language.columns import Column
 from cluster.language.errors import FjordSqlError
 from cluster.language.parameters import bind
 from cluster.language.translation import translate
+from cluster.operators.columns import Column
 from cluster.physical.lowering import lower
 from cluster.plan.epoch import Plan, PlannedQuery
 from cluster.plan.rewrite import rewrite

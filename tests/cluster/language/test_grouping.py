@@ -6,19 +6,19 @@ import pytest
 from msgspec import structs
 
 from cluster.language.acquisition import with_sources
-from cluster.language.algebra import Aggregate, Node, Project, Source, inputs_of
-from cluster.language.columns import AggregateCall, Column
 from cluster.language.context import Context
 from cluster.language.dialect import parse_scalar
 from cluster.language.errors import FjordSqlError
 from cluster.language.expressions import Checker
-from cluster.language.plans import plain_column
 from cluster.language.scope import Scope, ScopeColumn, ScopeItem
-from cluster.language.stream_reading import Tolerance
 from cluster.language.translation import translate
-from cluster.language.walks import nodes_of
-from cluster.plan.expressions import read_scalar
+from cluster.operators import Aggregate, Node, Project, Source
+from cluster.operators.columns import AggregateCall, Column
+from cluster.operators.scalar_expressions import plain_column
+from cluster.operators.source import Tolerance
+from cluster.operators.walks import nodes_of
 from cluster.plan.rewrite import rewrite
+from cluster.plan.scalar_texts import read_scalar
 from protocols.wire.streams import FieldType
 from tests.cluster.language.example_catalog import CATALOG
 
@@ -30,7 +30,7 @@ def calls(sql: str) -> tuple[AggregateCall, ...]:
     """The aggregates of a query."""
     node: Node = translate(sql, CATALOG).node
     while not isinstance(node, Aggregate):
-        (node,) = inputs_of(node)
+        (node,) = node.inputs
     return node.calls
 
 
@@ -106,7 +106,7 @@ def test_columns_of_two_streams_are_two_keys() -> None:
 def test_the_same_key_twice_is_one() -> None:
     node = translate(f"SELECT COUNT(*) AS n {WINDOW} GROUP BY lane % 2, t.lane % 2, (lane % 2)", CATALOG).node
     while not isinstance(node, Aggregate):
-        (node,) = inputs_of(node)
+        (node,) = node.inputs
     assert node.keys == ("lane % 2",)
 
 
@@ -156,7 +156,7 @@ def test_a_column_with_the_name_of_an_aggregate_stays_itself(key: str) -> None:
     inner = f"SELECT sensor, lane AS count {WINDOW}"
     node = translate(f"SELECT {key}, COUNT(*) AS n FROM ({inner}) AS q GROUP BY {key}", CATALOG).node
     while not isinstance(node, Aggregate):
-        (node,) = inputs_of(node)
+        (node,) = node.inputs
     assert len({*node.keys, *(call.name for call in node.calls)}) == 2
 
 

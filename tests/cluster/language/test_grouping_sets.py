@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from cluster.language.algebra import AntiJoin, Node, Project, Union, inputs_of, schema_of
 from cluster.language.errors import FjordSqlError
 from cluster.language.grouping_keys import MOST_SETS
 from cluster.language.grouping_sets import MOST_ARGUMENTS
 from cluster.language.parameters import bind
-from cluster.language.plans import never_null, single_row
 from cluster.language.translation import translate, translate_derived
-from cluster.language.walks import nodes_of
+from cluster.operators import AntiJoin, Node, Project, Union
+from cluster.operators.walks import nodes_of
 from cluster.plan.demand import demands_of
 from cluster.plan.rewrite import rewrite
 from cluster.planning_budget import Budget, limited
@@ -52,8 +51,8 @@ def test_lists_stand_for_sets(written: str, sets: str) -> None:
 def test_the_set_without_keys_alone_is_an_aggregate_without_groups() -> None:
     alone = translate(f"SELECT COUNT(*) AS n {WINDOW}", CATALOG).node
     assert plan("()") == plan("GROUPING SETS (())") == alone
-    assert single_row(plan("()"))
-    assert not single_row(plan("GROUPING SETS ((), ())"))
+    assert plan("()").single_row
+    assert not plan("GROUPING SETS ((), ())").single_row
     translate(f"SELECT lane FROM traffic WHERE lane = (SELECT MAX(lane) AS m {WINDOW} GROUP BY ())", CATALOG)
     with pytest.raises(FjordSqlError, match="can have several rows"):
         translate(
@@ -71,7 +70,7 @@ def masks(selected: str, keys: str) -> list[str]:
     """Return the value of GROUPING in each set, in order."""
     node = plan(keys, f"{selected} AS g")
     sides: list[Node] = []
-    waiting = [inputs_of(node)[0]]
+    waiting = [node.inputs[0]]
     while waiting:
         part = waiting.pop()
         if isinstance(part, Union):
@@ -117,7 +116,7 @@ def test_a_key_that_a_set_lacks_may_be_null() -> None:
     catalog = CATALOG.with_stream(translate_derived(load, CATALOG))
     query = "SELECT cars, sensor, COUNT(*) AS n FROM load GROUP BY {}"
     certain = {
-        keys: never_null(translate(query.format(keys), catalog).node)
+        keys: translate(query.format(keys), catalog).node.never_null
         for keys in ("cars, ROLLUP(sensor)", "ROLLUP(cars, sensor)")
     }
     assert certain == {"cars, ROLLUP(sensor)": {"cars", "n"}, "ROLLUP(cars, sensor)": {"n"}}
@@ -184,5 +183,5 @@ def test_what_is_counted_for_the_set_without_keys_has_a_name_of_its_own() -> Non
     counted = 'FROM (SELECT lane AS "count" FROM traffic) WINDOW(RANGE 1 HOUR)'
     found = translate(f'SELECT "count" {counted} GROUP BY ROLLUP("count")', CATALOG).node
     for each in nodes_of(found):
-        names = [column.name for column in schema_of(each)]
+        names = [column.name for column in each.schema]
         assert len(names) == len(set(names)), names

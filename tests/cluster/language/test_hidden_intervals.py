@@ -6,10 +6,10 @@ import random
 
 import pytest
 
-from cluster.language.algebra import UntilNext, schema_of
 from cluster.language.errors import FjordSqlError
 from cluster.language.translation import translate
-from cluster.language.walks import nodes_of
+from cluster.operators import UntilNext
+from cluster.operators.walks import nodes_of
 from tests.cluster.language.example_catalog import CATALOG
 from tests.cluster.oracle.scripted_runs import answers_of
 
@@ -18,7 +18,7 @@ EXTENT = "traffic WINDOW(RANGE 1 HOUR) COALESCE(speed BY sensor)"
 
 @pytest.mark.parametrize("kind", ["ISTREAM", "DSTREAM", "RSTREAM"])
 def test_a_star_shows_no_interval(kind: str) -> None:
-    names = [column.name for column in schema_of(translate(f"SELECT * FROM {kind}({EXTENT})", CATALOG).node)]
+    names = [column.name for column in translate(f"SELECT * FROM {kind}({EXTENT})", CATALOG).node.schema]
     assert names == ["sensor", "speed"]
     with pytest.raises(FjordSqlError, match="there is no column"):
         translate(f"SELECT fjord_valid_begin FROM {kind}({EXTENT})", CATALOG)

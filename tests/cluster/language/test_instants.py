@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cluster.language.algebra import (
+from cluster.operators import (
     Distinct,
     Dstream,
     Granularity,
@@ -17,9 +17,8 @@ from cluster.language.algebra import (
     Union,
     Zip,
 )
-from cluster.language.instants import is_instantaneous
-from cluster.language.row_patterns import PatternElement, RowPattern
-from cluster.language.sequence_calls import SequenceCall
+from cluster.operators.pattern_match import PatternElement, RowPattern
+from cluster.operators.sequence import SequenceCall
 from protocols.wire.streams import FieldType
 from tests.cluster.plan.plans import ALSO_A, A, B, call, grouped, pick, where, window
 
@@ -60,4 +59,4 @@ PATTERN = RowPattern((PatternElement("A"),), (), (), (), (), (), None)
     ],
 )
 def test_which_plans_are_instantaneous(node: Node, *, instantaneous: bool) -> None:
-    assert is_instantaneous(node) is instantaneous
+    assert node.is_instantaneous is instantaneous

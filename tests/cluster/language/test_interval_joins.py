@@ -9,9 +9,9 @@ from typing import Any
 import duckdb
 import pytest
 
-from cluster.language.algebra import Join, Node, StampJoin, inputs_of
 from cluster.language.catalog import BaseStream, Catalog
 from cluster.language.translation import translate, translate_derived
+from cluster.operators import Join, Node, StampJoin
 from cluster.plan.rewrite import rewrite
 from cluster.testing import EOF, QueryRun, ScriptedSource
 from protocols.wire.streams import Field, FieldType, StreamSchema
@@ -86,7 +86,7 @@ def test_a_spelling_is_the_join_that_it_means(seed: int) -> None:
 
 def nodes(node: Node) -> list[Node]:
     """Return a plan's nodes."""
-    return [node, *(each for below in inputs_of(node) for each in nodes(below))]
+    return [node, *(each for below in node.inputs for each in nodes(below))]
 
 
 def test_the_condition_may_stand_in_where_as_in_flink() -> None:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from cluster.language.algebra import AntiJoin, Join, Lookup, schema_of
 from cluster.language.catalog import StaticRelation
-from cluster.language.columns import Column
 from cluster.language.errors import FjordSqlError
 from cluster.language.translation import translate
-from cluster.language.walks import nodes_of
+from cluster.operators import AntiJoin, Join, Lookup
+from cluster.operators.columns import Column
+from cluster.operators.walks import nodes_of
 from cluster.plan.rewrite import rewrite
 from protocols.wire.streams import FieldType
 from tests.cluster.language.example_catalog import CATALOG as STREAMS
@@ -165,7 +165,7 @@ def test_other_spellings_of_joins_are_refused_with_their_place(from_clause, reas
 
 
 def columns(select: str, from_clause: str) -> list[str]:
-    return [column.name for column in schema_of(translate(f"SELECT {select} FROM {from_clause}", CATALOG).node)]
+    return [column.name for column in translate(f"SELECT {select} FROM {from_clause}", CATALOG).node.schema]
 
 
 def test_columns_of_using_are_one_in_a_star_and_come_first():

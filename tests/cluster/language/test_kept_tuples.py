@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from cluster.language.algebra import KeptExtent, schema_of
 from cluster.language.parameters import bind
 from cluster.language.translation import translate, translate_derived
-from cluster.language.walks import nodes_of
+from cluster.operators import KeptExtent
+from cluster.operators.walks import nodes_of
 from cluster.plan import stored_plans
 from cluster.plan.demand import demands_of
-from cluster.plan.expressions import names_of
-from cluster.plan.needs import needed_below
 from cluster.plan.rewrite import rewrite
 from tests.cluster.language.example_catalog import CATALOG
 
@@ -37,7 +35,7 @@ HIDDEN = "the rows of this query do not show what KEEP has dropped"
 )
 def test_rows_of_a_query_have_their_quality_unless_its_author_uses_it(text: str, columns: list[str]) -> None:
     found = translate(text, CATALOG)
-    assert [column.name for column in schema_of(found.node)] == columns
+    assert [column.name for column in found.node.schema] == columns
     assert not any(each.startswith(HIDDEN) for each in found.warnings)
 
 
@@ -56,7 +54,7 @@ def test_a_warning_of_rows_that_hide_what_was_dropped(text: str) -> None:
 
 def test_a_derived_stream_has_the_columns_that_are_written() -> None:
     stream = translate_derived(f"CREATE STREAM held AS SELECT sensor FROM {K}", CATALOG)
-    assert [column.name for column in schema_of(stream.node)] == ["sensor"]
+    assert [column.name for column in stream.node.schema] == ["sensor"]
     assert stream.warnings[0].startswith(HIDDEN)
 
 
@@ -66,7 +64,7 @@ def test_what_is_kept_may_be_a_parameter_and_is_stored() -> None:
     (extent,) = (each for each in nodes_of(node) if isinstance(each, KeptExtent))
     assert (extent.kept.most, extent.kept.rows, extent.kept.slide_rows, extent.kept.keys) == (30, 50, 5, ("sensor",))
     assert stored_plans.read(stored_plans.written(node)) == node
-    assert [*needed_below(extent, frozenset({"quality"}), ())] == [(extent.input, names_of(extent.input), ())]
+    assert [*extent.needed_below(frozenset({"quality"}), ())] == [(extent.input, extent.input.names, ())]
 
 
 def test_a_clause_at_the_end_is_for_each_extent_without_one() -> None:

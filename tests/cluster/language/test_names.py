@@ -5,13 +5,12 @@ from __future__ import annotations
 import pytest
 
 from cluster.errors import OneOfManyError
-from cluster.language.algebra import schema_of
 from cluster.language.catalog import Catalog
 from cluster.language.errors import FjordSqlError
 from cluster.language.parameters import bind
-from cluster.language.scope import Names, unique_name
 from cluster.language.statement_texts import statements_in
 from cluster.language.translation import translate
+from cluster.operators.unique_names import Names, unique_name
 from cluster.service.registry.query_names import NamesInUse
 from protocols.wire.streams import Field, FieldType, StreamSchema
 
@@ -48,7 +47,7 @@ def test_case_makes_no_difference() -> None:
 def test_a_name_is_the_same_in_any_case_and_normal_form() -> None:
     composed = translate("SELECT Größe AS é, \"GRÖSSE\" FROM straße WHERE _x = 'e\u0301'", CATALOG)
     decomposed = translate("SELECT gro\u0308ße AS e\u0301, \"gro\u0308sse\" FROM STRASSE WHERE _X = 'e\u0301'", CATALOG)
-    assert [each.name for each in schema_of(decomposed.node)] == ["é", "größe"]
+    assert [each.name for each in decomposed.node.schema] == ["é", "größe"]
     assert decomposed.node == composed.node
     assert "'e\u0301'" in decomposed.text  # a value stays as it is written
     assert (

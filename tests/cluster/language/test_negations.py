@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from cluster.language.algebra import AntiJoin, Filter
 from cluster.language.dialect import parse_scalar
 from cluster.language.errors import FjordSqlError
 from cluster.language.translation import translate
+from cluster.operators import AntiJoin, Filter
 from tests.cluster.language.example_catalog import CATALOG
 from tests.cluster.language.sqlglot_text import canonical
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from cluster.language.algebra import Node, Ranked
 from cluster.language.catalog import Catalog
-from cluster.language.columns import QUERY_GROUP
 from cluster.language.errors import FjordSqlError
 from cluster.language.parameters import bind
 from cluster.language.translation import CreateStream, parse_statement, translate, translate_derived
-from cluster.language.walks import nodes_of
+from cluster.operators import Node, Ranked
+from cluster.operators.columns import QUERY_GROUP
+from cluster.operators.walks import nodes_of
 from cluster.physical import operations
 from cluster.physical.lowering import lower_alone
 from cluster.plan.rewrite import rewrite

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from cluster.language.algebra import Project
 from cluster.language.errors import FjordSqlError
 from cluster.language.translation import CreateDerivedStream, parse_statement, translate, translate_derived
+from cluster.operators import Project
 from tests.cluster.language.example_catalog import CATALOG
 
 BOOLEANS = ("TRUE", "FALSE", "CAST(NULL AS BOOLEAN)")

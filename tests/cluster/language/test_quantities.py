@@ -6,7 +6,6 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from cluster.language.algebra import Source, TimeWindow, Zip, inputs_of
 from cluster.language.errors import FjordSqlError
 from cluster.language.quantities import (
     DURATION_UNITS,
@@ -20,6 +19,7 @@ from cluster.language.quantities import (
 )
 from cluster.language.relation_statements import CreateRelation
 from cluster.language.translation import parse_statement, translate, translate_derived
+from cluster.operators import Source, TimeWindow, Zip
 from cluster.plan.demand import demands_of
 from protocols.wire.demands import QueryDemand, StreamDemand, decode_demand
 from protocols.wire.frames import LONGEST_PERIOD_US, VERSION, encode
@@ -74,7 +74,7 @@ def understood(text: str, *, registered: bool = False):
 
 
 def nodes(node):
-    return [node, *(each for below in inputs_of(node) for each in nodes(below))]
+    return [node, *(each for below in node.inputs for each in nodes(below))]
 
 
 @pytest.mark.parametrize("place", [*DURATIONS, *RELATIONS])

@@ -11,10 +11,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from sqlglot import exp
 
-from cluster.language import algebra
 from cluster.language.errors import FjordSqlError
 from cluster.language.parsing import FjordSqlParser
 from cluster.language.translation import SelectStatement, parse_statement, translate, translate_derived
+from cluster.operators import NODES
 from tests.cluster.language.example_catalog import CATALOG
 from tests.cluster.language.fixture_files import pairs
 
@@ -50,7 +50,7 @@ def damaged(draw):
 
 WORD = re.compile(r"\w+")
 INTERNAL = {
-    *(name for name in vars(algebra) if isinstance(getattr(algebra, name), type)),
+    *NODES,
     *(name for name in vars(exp) if isinstance(getattr(exp, name), type) and not name.istitle()),
     *(word for each in vars(exp).values() if isinstance(each, type) and issubclass(each, exp.Expression)
       for slot in each.arg_types if "_" in slot for word in (slot, slot.upper())),

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cluster.language.algebra import Node, PatternMatch, Project, schema_of
 from cluster.language.catalog import Catalog
 from cluster.language.translation import translate
+from cluster.operators import Node, PatternMatch, Project
 from cluster.plan.demand import demands_of
 from cluster.plan.rewrite import rewrite
 from cluster.plan.stored_plans import read, written
@@ -16,7 +16,7 @@ from protocols.wire.streams import Field, FieldType, StreamSchema
 from tests.cluster.language.example_catalog import CATALOG
 
 if TYPE_CHECKING:
-    from cluster.language.row_patterns import RowPattern
+    from cluster.operators.pattern_match import RowPattern
 
 CLAUSE = (
     "MATCH_RECOGNIZE (PARTITION BY sensor ORDER BY STAMP() MEASURES {} AS m PATTERN ({}) WITHIN 5 MINUTES DEFINE {})"
@@ -99,7 +99,7 @@ def test_all_samples_of_the_columns_that_are_read_are_demanded() -> None:
 
 
 def test_columns_of_a_match_are_those_of_partitions_and_measures() -> None:
-    columns = schema_of(planned(CLAUSE.format("AVG(B.speed)", "A B", "B AS open")))
+    columns = planned(CLAUSE.format("AVG(B.speed)", "A B", "B AS open")).schema
     assert [(column.name, column.type, column.unit) for column in columns] == [
         ("sensor", FieldType.TEXT, ""),
         ("m", FieldType.REAL, "mph"),

@@ -8,10 +8,10 @@ import pytest
 
 from cluster.fjord.batch import START
 from cluster.fjord.stored_rows import RowsInMemory
-from cluster.language.algebra import Node, Sequence, inputs_of, schema_of
 from cluster.language.catalog import BaseStream, Catalog
 from cluster.language.translation import translate
 from cluster.local.engine import Arrival, LocalEngine
+from cluster.operators import Node, Sequence
 from cluster.plan.demand import demands_of
 from cluster.plan.epoch import Plan, PlannedQuery
 from cluster.plan.pipelines import partition_keys
@@ -26,9 +26,9 @@ ODD = Catalog.of([StreamSchema("odd", tuple(Field(name, FieldType.INTEGER) for n
 
 def test_new_words_are_still_names() -> None:
     found = translate(f"SELECT {', '.join(NAMES)}, lag + lead AS over_2 FROM odd WHERE changed = hysteresis", ODD)
-    assert [column.name for column in schema_of(found.node)] == [*NAMES, "over_2"]
+    assert [column.name for column in found.node.schema] == [*NAMES, "over_2"]
     aliases = translate("SELECT t.lag AS lead, lead AS changed FROM odd AS t", ODD)
-    assert [column.name for column in schema_of(aliases.node)] == ["lead", "changed"]
+    assert [column.name for column in aliases.node.schema] == ["lead", "changed"]
 
 
 def sequence_of(text: str) -> Sequence:
@@ -37,7 +37,7 @@ def sequence_of(text: str) -> Sequence:
 
 def _below(node: Node) -> Sequence:
     while not isinstance(node, Sequence):
-        (node,) = inputs_of(node)
+        (node,) = node.inputs
     return node
 
 
@@ -77,7 +77,7 @@ def test_frames_by_time_depend_on_no_order_of_equal_stamps() -> None:
     ],
 )
 def test_types_and_units(call: str, kind: FieldType, unit: str) -> None:
-    (column,) = schema_of(translate(f"SELECT {call} AS x FROM traffic", CATALOG).node)
+    (column,) = translate(f"SELECT {call} AS x FROM traffic", CATALOG).node.schema
     assert (column.type, column.unit) == (kind, unit)
 
 
@@ -89,7 +89,7 @@ def test_a_column_is_called_like_the_function_and_what_it_reads() -> None:
         "SUM(lane) OVER (ROWS 1 PRECEDING)",
     )
     text = f"SELECT {', '.join(calls)} FROM traffic"
-    names = [column.name for column in schema_of(translate(text, CATALOG).node)]
+    names = [column.name for column in translate(text, CATALOG).node.schema]
     assert names == ["lag_lane", "changed_lane", "lag", "sum_lane"]
 
 

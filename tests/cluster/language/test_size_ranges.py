@@ -9,16 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import UNSET
 
-from cluster.language.algebra import Granularity, TimeWindow, WindowBounds
-from cluster.language.size_ranges import (
-    SizeRange,
-    granules,
-    ranges_of,
-    step_of_window,
-    with_sizes,
-)
 from cluster.language.translation import translate, translate_derived
-from cluster.language.walks import nodes_of
+from cluster.operators import Granularity, TimeWindow, WindowBounds
+from cluster.operators.size_ranges import SizeRange, granules, ranges_of, step_of_window, with_sizes
+from cluster.operators.walks import nodes_of
 from cluster.plan.rewrite import rewrite
 from tests.cluster.language.example_catalog import CATALOG
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from cluster.language.algebra import Node, Project, Source, inputs_of, with_inputs
 from cluster.language.catalog import Catalog
-from cluster.language.columns import STAMP
 from cluster.language.translation import translate, translate_derived
+from cluster.operators import Node, Project, Source
+from cluster.operators.columns import STAMP
 from cluster.plan import stored_plans
 from cluster.plan.demand import demands_of
 from cluster.plan.rewrite import rewrite
@@ -57,7 +57,7 @@ def without_stamps(node: Node) -> Node:
     """Return a plan whose source may have been asked for stamps, without them."""
     if isinstance(node, Source):
         return replace(node, columns=tuple(each for each in node.columns if each != STAMP))
-    return with_inputs(node, tuple(map(without_stamps, inputs_of(node))))
+    return node.with_inputs(tuple(map(without_stamps, node.inputs)))
 
 
 def test_a_derived_stream_has_timestamps_and_a_query_shows_texts() -> None:

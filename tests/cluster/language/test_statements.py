@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from cluster.language.algebra import Source
 from cluster.language.catalog import BaseStream, Catalog, CatalogError
 from cluster.language.errors import FjordSqlError
 from cluster.language.translation import (
@@ -16,6 +15,7 @@ from cluster.language.translation import (
     translate,
     translate_derived,
 )
+from cluster.operators import Source
 from protocols.wire.streams import Field, FieldType, StreamSchema
 from tests.cluster.language.example_catalog import CATALOG
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from cluster.language.catalog import StaticRelation
-from cluster.language.columns import Column
 from cluster.language.errors import FjordSqlError
 from cluster.language.translation import translate
+from cluster.operators.columns import Column
 from protocols.wire.streams import FieldType
 from tests.cluster.language.example_catalog import CATALOG
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from cluster.language.algebra import Node
 from cluster.language.translation import translate
+from cluster.operators import Node
 from cluster.plan.demand import demands_of
 from cluster.plan.rewrite import rewrite
 from cluster.testing import EOF, ScriptedSource, answers

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from cluster.language.algebra import Aggregate, Node, Source, inputs_of, schema_of
 from cluster.language.catalog import Catalog
-from cluster.language.columns import AggregateCall, Column
 from cluster.language.errors import FjordSqlError
-from cluster.language.stream_reading import Detector
 from cluster.language.translation import translate
+from cluster.operators import Aggregate, Node, Source
+from cluster.operators.columns import AggregateCall, Column
+from cluster.operators.source import Detector
 from cluster.plan import stored_plans
 from cluster.plan.explain import explain
 from protocols.wire.streams import Field, FieldType, StreamSchema
@@ -29,12 +29,12 @@ def test_query_becomes_plan(query, expected):
 @pytest.mark.parametrize("query", [pair[1] for pair in PAIRS], ids=[pair[0] for pair in PAIRS])
 def test_plan_is_well_formed(query):
     def check(node: Node) -> None:
-        names = [column.name.casefold() for column in schema_of(node)]
+        names = [column.name.casefold() for column in node.schema]
         assert len(set(names)) == len(names)
-        for each in inputs_of(node):
+        for each in node.inputs:
             check(each)
         if hasattr(node, "right") and type(node).__name__ in ("Union", "Difference", "Intersection"):
-            assert schema_of(node.left) == schema_of(node.right)
+            assert node.left.schema == node.right.schema
 
     node = translate(query, CATALOG).node
     check(node)
@@ -85,7 +85,7 @@ def test_plan_is_well_formed(query):
 )
 def test_expression_has_type_and_unit(expression, type_, unit):
     node = translate(f"SELECT {expression} AS x FROM traffic WINDOW(RANGE 1 HOUR)", CATALOG).node
-    assert schema_of(node) == (Column("x", type_, unit),)
+    assert node.schema == (Column("x", type_, unit),)
 
 
 @pytest.mark.parametrize(

@@ -6,12 +6,12 @@ import pytest
 from msgspec.structs import replace
 
 from cluster.expressions.user_functions import UserFunction
-from cluster.language.algebra import UntilNext
 from cluster.language.catalog import Catalog
 from cluster.language.function_statements import name_in_use
 from cluster.language.parameters import bind
 from cluster.language.translation import translate
-from cluster.language.walks import nodes_of
+from cluster.operators import UntilNext
+from cluster.operators.walks import nodes_of
 from cluster.plan import stored_plans
 from cluster.plan.demand import demands_of
 from cluster.plan.rewrite import rewrite

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 from msgspec import UNSET
 
-from cluster.language.algebra import SessionWindow, TimeWindow
 from cluster.language.catalog import Catalog
 from cluster.language.errors import FjordSqlError
 from cluster.language.parameters import bind
 from cluster.language.translation import translate
-from cluster.language.walks import nodes_of
-from cluster.language.window_shapes import DAY_US, Grid, Session, Span
+from cluster.operators import SessionWindow, TimeWindow
+from cluster.operators.walks import nodes_of
+from cluster.operators.window_shapes import DAY_US, Grid, Session, Span
 from cluster.plan import stored_plans
 from cluster.plan.demand import demands_of
 from cluster.plan.rewrite import rewrite

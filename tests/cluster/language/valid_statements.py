@@ -6,8 +6,8 @@ from pathlib import Path
 
 from cluster.expressions.user_functions import UserFunction
 from cluster.language.catalog import StaticRelation
-from cluster.language.columns import Column
 from cluster.language.translation import translate_derived
+from cluster.operators.columns import Column
 from protocols.wire.streams import FieldType
 from tests.cluster.language.example_catalog import CATALOG as STREAMS
 from tests.cluster.scalar_rows import statements

@@ -14,8 +14,8 @@ import msgspec
 import polars as pl
 
 from cluster.fjord.batch import ALWAYS, NEVER
-from cluster.language.algebra import Node
 from cluster.local.engine import LocalEngine
+from cluster.operators import Node
 from cluster.plan.epoch import Plan, PlannedQuery
 from tests.cluster.local.migrating import INSTANTS, Answered, Batches, Stamped, arrivals
 from tests.cluster.local.plans_cut_apart import tables

@@ -6,11 +6,12 @@ import random
 
 from msgspec.structs import replace
 
-from cluster.language.algebra import Extent, Filter, Node, Project, schema_of
-from cluster.language.columns import STAMP, Scalar
-from cluster.language.extents import Coalescing, Keeping, Link
-from cluster.language.plans import passed_on, project
-from cluster.plan.expressions import read_scalar
+from cluster.operators import Extent, Filter, Node, Project
+from cluster.operators.columns import STAMP, Scalar
+from cluster.operators.extent import Coalescing, Keeping, Link
+from cluster.operators.projections import project
+from cluster.operators.scalar_expressions import passed_on
+from cluster.plan.scalar_texts import read_scalar
 from protocols.wire.streams import FieldType
 from tests.cluster.plan.plans import A, call, condition, grouped, window
 
@@ -27,7 +28,7 @@ def extent(dice: random.Random, size: tuple[int, int], kept: Keeping, *, keyed: 
     link = Link(_NO_LESS, (("before", "y"),)) if dice.random() < 0.4 else None
     if dice.random() < 0.5:
         wanted = {*columns, "y", *(("x",) if keyed else ()), STAMP.name}
-        below = project(below, passed_on(column for column in schema_of(below) if column.name in wanted))
+        below = project(below, passed_on(column for column in below.schema if column.name in wanted))
     ties = tuple(dict.fromkeys((*columns, *(("y",) if link else ()))))
     how = Coalescing(columns, STAMP.name, ties, ("since", "until"), link, kept)
     return Extent(below, ("x",) if keyed else (), how)
@@ -39,7 +40,7 @@ def with_top(dice: random.Random, plan: Node) -> Node:
         case 0:
             return Filter(plan, condition("y > 0"))
         case 1:
-            return Project(Filter(plan, condition("since < until")), passed_on(schema_of(plan)[:2]))
+            return Project(Filter(plan, condition("since < until")), passed_on(plan.schema[:2]))
         case 2:
             return grouped(plan, "y", call("count"), call("max", "until"))
         case _:

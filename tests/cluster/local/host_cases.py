@@ -19,8 +19,8 @@ from cluster.fjord.batch import NEVER, START
 from cluster.fjord.scalars import POLARS_TYPES
 from cluster.functions.calling import CALLS
 from cluster.language.catalog import Catalog, StaticRelation
-from cluster.language.columns import Column
 from cluster.language.translation import translate
+from cluster.operators.columns import Column
 from cluster.plan.epoch import PlannedQuery
 from cluster.plan.extent_keeping import with_keeping
 from cluster.plan.pane_families import with_family

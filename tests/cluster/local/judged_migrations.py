@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
 from cluster.fjord.batch import ALWAYS, NEVER
-from cluster.language.walks import streams_of
 from cluster.plan.epoch import Handover
 from tests.cluster.local.migrating import (
     STREAMS,
@@ -63,7 +62,7 @@ def _not_held(case: Case, setting: Setting, ran: Migrated, old: Answered, new: A
     """
     if setting.early:
         return Counter()
-    reached, passed = dict.fromkeys(streams_of(case.old), ALWAYS), []
+    reached, passed = dict.fromkeys(case.old.streams, ALWAYS), []
     for batch in setting.batches:
         reached = {name: max(each, batch[name][1]) for name, each in reached.items()}
         passed.append(min(reached.values()))

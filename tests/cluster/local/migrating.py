@@ -16,9 +16,8 @@ from msgspec.structs import replace
 
 from cluster.fjord.batch import ALWAYS, NEVER, START
 from cluster.fjord.stored_rows import RowsInMemory
-from cluster.language.algebra import Join, Node
-from cluster.language.walks import streams_of
 from cluster.local.engine import Arrival, LocalEngine
+from cluster.operators import Join, Node
 from cluster.physical.migration import Migration
 from cluster.plan.epoch import Handover, Plan, PlannedQuery
 from cluster.rounded_rows import rounded
@@ -227,7 +226,7 @@ def migrated(case: Case, setting: Setting, at: int, *, spoil: Callable[[Handover
             plan = setting.planned(2, replace(old, until=handover), new)
         elif plan is None or ended >= 0:
             pass
-        elif min(watermarks[name] for name in streams_of(case.new)) >= handover.opens_us:
+        elif min(watermarks[name] for name in case.new.streams) >= handover.opens_us:
             plan, ended = setting.planned(3, new), number
         if number in setting.replays:
             before = engine.checkpoint()
@@ -239,7 +238,7 @@ def migrated(case: Case, setting: Setting, at: int, *, spoil: Callable[[Handover
         if number in setting.restarts:
             engine.forget()
         for name, (rows, watermark) in batch.items():
-            stamps = [stamp for stamp, _ in rows] if name in streams_of(case.old) else []
+            stamps = [stamp for stamp, _ in rows] if name in case.old.streams else []
             greatest = max([*stamps, *([] if greatest is None else [greatest])], default=None)
             watermarks[name] = max(watermarks[name], watermark)
     return Migrated(found, handover, migration.cut, ended)

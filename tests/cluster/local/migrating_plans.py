@@ -6,19 +6,8 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from cluster.language.algebra import (
-    Distinct,
-    Filter,
-    Granularity,
-    Join,
-    Node,
-    Project,
-    SemiJoin,
-    Union,
-    UntilNext,
-    schema_of,
-)
-from cluster.language.plans import passed_on
+from cluster.operators import Distinct, Filter, Granularity, Join, Node, Project, SemiJoin, Union, UntilNext
+from cluster.operators.scalar_expressions import passed_on
 from cluster.plan.extent_keeping import with_keeping
 from cluster.plan.pane_families import families_of, with_family
 from tests.cluster.local.extent_plans import WINDOWS, extent, with_top
@@ -71,8 +60,8 @@ def filters(dice: random.Random) -> Case:
 def stateless(dice: random.Random) -> Case:
     """Filters and projections of a plan that keeps no state."""
     a = A if dice.random() < 0.5 else window(A, dice.randint(1, 9), dice.choice((1, 5)))
-    old: Node = Project(Filter(Filter(a, condition("x < 3")), condition("y > 0")), passed_on(schema_of(a)[:1]))
-    new: Node = Project(Filter(a, condition("y > 0 AND x < 3")), passed_on(schema_of(a)[:1]))
+    old: Node = Project(Filter(Filter(a, condition("x < 3")), condition("y > 0")), passed_on(a.schema[:1]))
+    new: Node = Project(Filter(a, condition("y > 0 AND x < 3")), passed_on(a.schema[:1]))
     return _either(dice, old, new)
 
 
@@ -88,13 +77,13 @@ def window_places(dice: random.Random) -> Case:
 def distincts(dice: random.Random) -> Case:
     """Duplicates eliminated above and below a join."""
     a, b, _ = _windows(dice, 1)
-    a, b = (Project(each, passed_on(schema_of(each)[:1])) for each in (a, b))
+    a, b = (Project(each, passed_on(each.schema[:1])) for each in (a, b))
     return _either(dice, Distinct(_join(a, b, "x = u")), _join(Distinct(a), Distinct(b), "x = u"))
 
 
 def distinct_unions(dice: random.Random) -> Case:
     """Duplicates eliminated above a union, and above and below it."""
-    a, also = (Project(window(each, dice.randint(1, 9)), passed_on(schema_of(each)[:1])) for each in (A, ALSO_A))
+    a, also = (Project(window(each, dice.randint(1, 9)), passed_on(each.schema[:1])) for each in (A, ALSO_A))
     return _either(dice, Distinct(Union(a, also)), Distinct(Union(Distinct(a), Distinct(also))))
 
 
@@ -153,9 +142,9 @@ def extents(dice: random.Random) -> Case:
 def early_groups(dice: random.Random) -> Case:
     """Groups of a join, and a join of groups with what it is joined with, of which each key has one row."""
     a = window(A, dice.randint(1, 9))
-    b = Distinct(Project(window(B, dice.randint(1, 9)), passed_on(schema_of(B)[:1])))
+    b = Distinct(Project(window(B, dice.randint(1, 9)), passed_on(B.schema[:1])))
     old = grouped(_join(a, b, "x = u"), "x", call("sum", "y"))
-    new = Project(_join(grouped(a, "x", call("sum", "y")), b, "x = u"), passed_on(schema_of(old)))
+    new = Project(_join(grouped(a, "x", call("sum", "y")), b, "x = u"), passed_on(old.schema))
     return _either(dice, old, new)
 
 
@@ -163,8 +152,8 @@ def semi_joins(dice: random.Random) -> Case:
     """A semi-join, and a join with distinct tuples."""
     a, b, _ = _windows(dice, 1)
     old = SemiJoin(a, b, condition("x = u"))
-    pairs = _join(a, Distinct(Project(b, passed_on(schema_of(b)[:1]))), "x = u")
-    return _either(dice, old, Project(pairs, passed_on(schema_of(old))))
+    pairs = _join(a, Distinct(Project(b, passed_on(b.schema[:1]))), "x = u")
+    return _either(dice, old, Project(pairs, passed_on(old.schema)))
 
 
 def window_sizes(dice: random.Random) -> Case:

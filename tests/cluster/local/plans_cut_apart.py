@@ -5,7 +5,8 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 
-from cluster.language.algebra import (
+from cluster.local.memory_tables import MemoryTables
+from cluster.operators import (
     AntiJoin,
     Distinct,
     Filter,
@@ -20,12 +21,10 @@ from cluster.language.algebra import (
     TimeWindow,
     Union,
     WindowBounds,
-    schema_of,
 )
-from cluster.language.columns import Column, Ordering, Output
-from cluster.language.plans import column_scalar
-from cluster.language.window_shapes import Grid, Span
-from cluster.local.memory_tables import MemoryTables
+from cluster.operators.columns import Column, Ordering, Output
+from cluster.operators.scalar_expressions import column_scalar
+from cluster.operators.window_shapes import Grid, Span
 from cluster.testing.sources import ScriptedRelation
 from protocols.wire.streams import FieldType
 from tests.cluster.plan.plans import A, B, C, call, condition, grouped, pick, where, window
@@ -37,7 +36,7 @@ _CHANGES = range(4, 90, 9)
 
 def renamed(node: Node, like: Node) -> Node:
     """Return a plan with its columns in the order of another one."""
-    return Project(node, tuple(Output(each.name, column_scalar(each)) for each in schema_of(like)))
+    return Project(node, tuple(Output(each.name, column_scalar(each)) for each in like.schema))
 
 
 def tables() -> MemoryTables:

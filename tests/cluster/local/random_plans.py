@@ -9,7 +9,7 @@ from typing import Any
 
 from cluster.errors import PlanError
 from cluster.fjord.acceptance import check_supported
-from cluster.language.algebra import (
+from cluster.operators import (
     Aggregate,
     AntiJoin,
     Difference,
@@ -25,11 +25,9 @@ from cluster.language.algebra import (
     SemiJoin,
     TimeWindow,
     Union,
-    schema_of,
 )
-from cluster.language.columns import Ordering, Output
-from cluster.language.instants import is_instantaneous
-from cluster.language.plans import column_scalar
+from cluster.operators.columns import Ordering, Output
+from cluster.operators.scalar_expressions import column_scalar
 from cluster.physical.migration import Migration
 from cluster.plan.alternatives import alternatives
 from cluster.plan.rewrite import rewrite
@@ -83,7 +81,7 @@ def _drawn(dice: random.Random, depth: int, names: Iterator[str]) -> Node:
         return window(dice.choice((A, ALSO_A, B, C)), dice.randint(1, 9), dice.choice((1, 1, 1, 3)))
     kind = dice.choice(KINDS)
     node = _drawn(dice, depth - 1, names)
-    columns = [each.name for each in schema_of(node)]
+    columns = [each.name for each in node.schema]
     if kind is Filter:
         return Filter(node, condition(f"{dice.choice(columns)} {dice.choice('<>=')} {dice.randrange(4)}"))
     if kind is Project:
@@ -93,7 +91,7 @@ def _drawn(dice: random.Random, depth: int, names: Iterator[str]) -> Node:
         keys = dice.sample(columns, dice.randint(0, min(1, len(columns))))
         calls = (call("count"), call(dice.choice(("sum", "max")), dice.choice(columns)))
         grouped = Aggregate(node, tuple(keys), calls)
-        return _renamed(grouped, [each.name for each in schema_of(grouped)], names)
+        return _renamed(grouped, [each.name for each in grouped.schema], names)
     if kind is Distinct:
         return Distinct(node)
     if kind is Granularity:
@@ -101,7 +99,7 @@ def _drawn(dice: random.Random, depth: int, names: Iterator[str]) -> Node:
     if kind is Istream:
         return Istream(node)
     if kind is TimeWindow:
-        return window(node if is_instantaneous(node) else Istream(node), dice.randint(1, 6), dice.choice((1, 2)))
+        return window(node if node.is_instantaneous else Istream(node), dice.randint(1, 6), dice.choice((1, 2)))
     if kind is Ranked:
         order = tuple(Ordering(each) for each in columns)
         return Ranked(node, tuple(dice.sample(columns, dice.randint(0, 1))), order, most=dice.randint(1, 2))
@@ -111,25 +109,25 @@ def _drawn(dice: random.Random, depth: int, names: Iterator[str]) -> Node:
 
 def _paired(dice: random.Random, kind: Any, left: Node, right: Node, names: Iterator[str]) -> Node:
     if kind in (Union, Difference, Intersection):
-        width = min(len(schema_of(left)), len(schema_of(right)))
-        sides = [_renamed(each, [column.name for column in schema_of(each)][:width], None) for each in (left, right)]
+        width = min(len(left.schema), len(right.schema))
+        sides = [_renamed(each, [column.name for column in each.schema][:width], None) for each in (left, right)]
         same = Project(
             sides[1],
             tuple(
                 Output(to.name, column_scalar(column))
-                for to, column in zip(schema_of(sides[0]), schema_of(sides[1]), strict=True)
+                for to, column in zip(sides[0].schema, sides[1].schema, strict=True)
             ),
         )
         return kind(sides[0], same)
-    right = _renamed(right, [each.name for each in schema_of(right)][:2], names)
-    left = _renamed(left, [each.name for each in schema_of(left)][:3], names)
-    on = f"{schema_of(left)[0].name} = {dice.choice(schema_of(right)).name}"
+    right = _renamed(right, [each.name for each in right.schema][:2], names)
+    left = _renamed(left, [each.name for each in left.schema][:3], names)
+    on = f"{left.schema[0].name} = {dice.choice(right.schema).name}"
     return kind(left, right, condition(on))
 
 
 def _renamed(node: Node, columns: list[str], names: Iterator[str] | None) -> Node:
     """Return some columns of a plan, under new names if there are any."""
-    known = {each.name: each for each in schema_of(node)}
+    known = {each.name: each for each in node.schema}
     return Project(
         node,
         tuple(Output(each if names is None else next(names), column_scalar(known[each])) for each in columns),

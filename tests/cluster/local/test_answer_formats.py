@@ -10,8 +10,8 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from cluster.language.columns import Column
 from cluster.local.answer_formats import csv_lines, write_parquet
+from cluster.operators.columns import Column
 from protocols.wire.streams import FieldType
 from tests.cluster.local.test_try_command import run
 

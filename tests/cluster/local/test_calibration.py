@@ -12,10 +12,10 @@ from cluster.fjord import hosted_fragment
 from cluster.fjord.operator import State
 from cluster.fjord.saved_state import pack_state
 from cluster.language.translation import translate
-from cluster.language.walks import nodes_of
 from cluster.local import calibration
 from cluster.local.calibration import CATALOG, Sighting, calibrated, fitted, nonnegative, run_query
 from cluster.local.price_workloads import LOADS, WORKLOADS, Load, written
+from cluster.operators.walks import nodes_of
 from cluster.plan.rewrite import rewrite
 
 

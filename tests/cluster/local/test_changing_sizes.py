@@ -22,12 +22,11 @@ from msgspec.structs import replace
 from cluster.costs.adaptation import History
 from cluster.fjord.batch import ALWAYS
 from cluster.fjord.saved_state import unpack_state
-from cluster.language.algebra import Node
 from cluster.language.catalog import Catalog
-from cluster.language.size_ranges import SizeRange, Sizes, granules, ranges_of, with_sizes
 from cluster.language.translation import translate
-from cluster.language.walks import streams_of
 from cluster.local.engine import LocalEngine
+from cluster.operators import Node
+from cluster.operators.size_ranges import SizeRange, Sizes, granules, ranges_of, with_sizes
 from cluster.physical.migration import Migration
 from cluster.plan.epoch import Handover, Plan, PlannedQuery
 from cluster.plan.rewrite import rewrite
@@ -90,7 +89,7 @@ def run(node: Node, dice: random.Random, *, late_by: int = 0) -> tuple[Ran, dict
     watermarks = dict.fromkeys(STREAMS, ALWAYS)
     for number, batch in enumerate(batches):
         plan = None
-        if done is not None and min(watermarks[each] for each in streams_of(query.node)) >= done:
+        if done is not None and min(watermarks[each] for each in query.node.streams) >= done:
             epoch, done = epoch + 1, None
             plan = Plan(epoch, (query,))
         elif done is None and number and (wanted := random_sizes(dice, node)) != sizes:

@@ -14,19 +14,20 @@ from msgspec.structs import replace
 
 from cluster.fjord.measured_nodes import logical_kind
 from cluster.fjord.state_size import kept_by
-from cluster.language.algebra import CountWindow, Extent, Filter, Node, PartitionedWindow, Source, schema_of
-from cluster.language.columns import STAMP, Output, Scalar
-from cluster.language.extents import Coalescing
-from cluster.language.plans import passed_on, project
 from cluster.language.translation import translate
-from cluster.language.walks import nodes_of, rebuilt
+from cluster.operators import CountWindow, Extent, Filter, Node, PartitionedWindow, Source
+from cluster.operators.columns import STAMP, Output, Scalar
+from cluster.operators.extent import Coalescing
+from cluster.operators.projections import project
+from cluster.operators.scalar_expressions import passed_on
+from cluster.operators.walks import nodes_of, rebuilt
 from cluster.physical.lowering import begins_with_others, lower, lower_alone, with_query, without_query
 from cluster.physical.nodes import Fragment
 from cluster.plan.counted_extents import common_part, with_counted_extents
 from cluster.plan.epoch import Plan, PlannedQuery
-from cluster.plan.expressions import read_scalar
 from cluster.plan.extent_keeping import with_keeping
 from cluster.plan.rewrite import rewrite
+from cluster.plan.scalar_texts import read_scalar
 from cluster.plan.stored_plans import read, written
 from protocols.wire.streams import FieldType
 from tests.cluster.local.changing_queries import LAST, Query, run
@@ -47,8 +48,8 @@ def counted(dice: random.Random, size: tuple[int, int], *, keyed: bool, apart: b
     window: Node = PartitionedWindow(below, ("x",), *size) if apart else CountWindow(below, *size)
     if keyed and dice.random() < 0.3:
         window = Filter(window, condition(dice.choice(("x > 0", "x = 1"))))
-    names = {each.name for each in schema_of(found.input)}
-    return replace(found, input=project(window, passed_on(each for each in schema_of(window) if each.name in names)))
+    names = {each.name for each in found.input.schema}
+    return replace(found, input=project(window, passed_on(each for each in window.schema if each.name in names)))
 
 
 def random_queries(dice: random.Random, batches: int) -> list[Query]:
@@ -68,7 +69,7 @@ def random_queries(dice: random.Random, batches: int) -> list[Query]:
 
 def there(window: Window, seen: list[Stamped], scale: int) -> list[tuple[int, tuple[int, ...]]]:
     """Return, for each instant, the tuples that are in a window by count over a stream that came in this order."""
-    names = [each.name for each in schema_of(window)]
+    names = [each.name for each in window.schema]
     source = next(each for each in nodes_of(window) if isinstance(each, Source))
     ordered = [(at, (*values, at * scale)) for at, values in sorted(seen, key=lambda each: each[0])]
     if window.input != source:  # the only condition on samples that there is
@@ -90,7 +91,7 @@ def there(window: Window, seen: list[Stamped], scale: int) -> list[tuple[int, tu
 def meant(plan: Node, seen: list[Stamped], scale: int) -> list[Counter[object]]:
     """Return the snapshots of a plan, given the tuples that it sees in the order in which they came."""
     window = next(each for each in nodes_of(plan) if isinstance(each, Window))
-    held = Source("held", schema_of(window))
+    held = Source("held", window.schema)
     above = rebuilt(plan, lambda each: held if each == window else each)
     return list(evaluate(above, {"held": there(window, seen, scale)}, LAST))
 
@@ -165,7 +166,7 @@ def test_other_windows_and_other_ways_to_coalesce_are_other_extents(other: str) 
 
 def test_conditions_on_keys_are_lifted_and_others_are_not() -> None:
     how = Coalescing(("y",), STAMP.name, ("x", "y"), ("since", "until"))
-    one, same = Output("one", read_scalar("1", FieldType.INTEGER)), passed_on(schema_of(STAMPED))
+    one, same = Output("one", read_scalar("1", FieldType.INTEGER)), passed_on(STAMPED.schema)
 
     def lifted(sql: str) -> Scalar | None:
         window = Filter(CountWindow(STAMPED, 5), condition(sql))

@@ -15,10 +15,10 @@ from cluster.fjord.batch import NEVER, START
 from cluster.fjord.collecting import Answered
 from cluster.fjord.stored_rows import RowsInFile, RowsInMemory, StoredRows
 from cluster.language.catalog import Catalog, StaticRelation
-from cluster.language.columns import Column
 from cluster.language.translation import translate
 from cluster.local.engine import Arrival, LocalEngine
 from cluster.local.memory_tables import MemoryTables, RelationRows
+from cluster.operators.columns import Column
 from cluster.plan.epoch import Plan, PlannedQuery
 from cluster.plan.rewrite import rewrite
 from protocols.wire.batches import DEFAULT_RATE_COLUMN

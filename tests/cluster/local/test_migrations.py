@@ -14,7 +14,7 @@ import pytest
 from msgspec.structs import replace
 
 from cluster.fjord.batch import NEVER
-from cluster.language.algebra import Union
+from cluster.operators import Union
 from cluster.plan.epoch import Handover, Plan, PlanChange, PlannedQuery, decode_plan, encode_plan
 from tests.cluster.local.judged_migrations import wrong_with
 from tests.cluster.local.migrating import INSTANTS, STREAMS, Setting, alone, migrated, random_setting

@@ -17,11 +17,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from cluster.fjord.batch import NEVER
-from cluster.language.algebra import Held
 from cluster.language.catalog import Catalog, StaticRelation
-from cluster.language.columns import Column
 from cluster.language.translation import translate
-from cluster.language.walks import nodes_of
+from cluster.operators import Held
+from cluster.operators.columns import Column
+from cluster.operators.walks import nodes_of
 from cluster.physical.beginnings import unbegun_streams
 from cluster.physical.lowering import lower
 from cluster.plan.epoch import Plan, PlannedQuery

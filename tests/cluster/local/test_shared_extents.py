@@ -10,10 +10,10 @@ import polars as pl
 import pytest
 
 from cluster.fjord.batch import NEVER
-from cluster.language.algebra import Extent
-from cluster.language.columns import STAMP
-from cluster.language.extents import Coalescing, Keeping
 from cluster.local.engine import LocalEngine
+from cluster.operators import Extent
+from cluster.operators.columns import STAMP
+from cluster.operators.extent import Coalescing, Keeping
 from cluster.physical.lowering import lower
 from cluster.plan.epoch import Plan, PlannedQuery
 from cluster.plan.extent_keeping import with_keeping

@@ -14,9 +14,9 @@ import polars as pl
 from cluster.fjord.batch import NEVER, START
 from cluster.fjord.scalars import POLARS_TYPES
 from cluster.language.catalog import BaseStream, Catalog, StaticRelation
-from cluster.language.columns import Column
 from cluster.language.statement_texts import statements_in
 from cluster.language.translation import CreateStream, parse_statement, translate
+from cluster.operators.columns import Column
 from cluster.plan.epoch import PlannedQuery
 from cluster.plan.rewrite import rewrite
 from protocols.wire.batches import DEFAULT_RATE_COLUMN

@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from msgspec import UNSET
 
 from cluster.fjord.batch import NEVER
-from cluster.language.algebra import Node, TimeWindow
-from cluster.language.walks import nodes_of
-from cluster.language.window_shapes import HOUR_US
+from cluster.operators import Node, TimeWindow
+from cluster.operators.walks import nodes_of
+from cluster.operators.window_shapes import HOUR_US
 from cluster.plan.explain import explain
 from tests.cluster.oracle.definition import Bag, Row, Snapshots, Streams
 

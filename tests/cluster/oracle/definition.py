@@ -40,7 +40,9 @@ from cluster.expressions.nodes import Call, Expression, UserCall
 from cluster.expressions.text import text_of
 from cluster.expressions.timestamps import interval_us, timestamp_us
 from cluster.expressions.walks import rebuilt
-from cluster.language.algebra import (
+from cluster.language.dialect import parse_scalar
+from cluster.language.syntax import IntervalLiteral, TimeFunction, TimestampLiteral
+from cluster.operators import (
     Aggregate,
     AntiJoin,
     CountWindow,
@@ -65,18 +67,13 @@ from cluster.language.algebra import (
     Union,
     UntilNext,
     WindowBounds,
-    inputs_of,
-    schema_of,
 )
-from cluster.language.algebra import (
-    Sequence as Ordered,
-)
-from cluster.language.columns import STAMP, AggregateCall, Joining, Scalar, Schema
-from cluster.language.dialect import parse_scalar
-from cluster.language.syntax import IntervalLiteral, TimeFunction, TimestampLiteral
-from cluster.language.window_shapes import DAY_US, Grid
+from cluster.operators import Sequence as Ordered
+from cluster.operators.columns import STAMP, AggregateCall, Joining, Scalar, Schema
+from cluster.operators.window_shapes import DAY_US, Grid
 from cluster.physical.rules.pipelines import stored_columns
 from protocols.wire.streams import FieldType
+from tests.cluster.aggregate_rows import AGGREGATE_ROWS
 from tests.cluster.calendar_definition import boundaries_of
 from tests.cluster.document_macros import DOCUMENT_MACROS
 from tests.cluster.functions.declared import MEANINGS
@@ -200,7 +197,7 @@ def horizon_of(node: Node, last: int) -> int:
     stack = [node]
     while stack:
         each = stack.pop()
-        stack.extend(inputs_of(each))
+        stack.extend(each.inputs)
         if isinstance(each, TimeWindow) and each.grid is not UNSET and each.grid.step.calendar:
             reach += each.slide_us if each.grid.size is None else 0  # the next boundary is never reached
         elif isinstance(each, TimeWindow):
@@ -219,7 +216,7 @@ def granule_of(node: Node) -> int:
     import math
 
     own = node.granule_us if isinstance(node, Granularity) else 1
-    return math.lcm(own, *(granule_of(each) for each in inputs_of(node)))
+    return math.lcm(own, *(granule_of(each) for each in node.inputs))
 
 
 @lru_cache(maxsize=1)
@@ -235,7 +232,7 @@ def _connection() -> duckdb.DuckDBPyConnection:
 def _sources(node: Node) -> list[Source]:
     if isinstance(node, Source):
         return [node]
-    found = {_table(each): each for child in inputs_of(node) for each in _sources(child)}
+    found = {_table(each): each for child in node.inputs for each in _sources(child)}
     return list(found.values())
 
 
@@ -429,7 +426,7 @@ class _Writer:
         self._ambiguity: list[str] = []
         self._last = instants - 1
         self._root = self.of(root)
-        self._names = _names(schema_of(root))
+        self._names = _names(root.schema)
 
     def snapshots(self) -> str:
         """Return the query for all snapshots of the root."""
@@ -458,7 +455,7 @@ class _Writer:
         return name
 
     def _sql(self, node: Node) -> str:  # noqa: C901, PLR0911, PLR0912 - one case per kind of node
-        names = _names(schema_of(node))
+        names = _names(node.schema)
         match node:
             case Source():
                 stored = _names(stored_columns(node))
@@ -485,13 +482,13 @@ class _Writer:
                 outputs = "".join(f', {scalar_sql(each.scalar)} AS "{each.name}"' for each in node.outputs)
                 return f'SELECT {HEAD}, "#n", "#o"{outputs} FROM {self.of(node.input)}'
             case Union():
-                right = _names(schema_of(node.right))
+                right = _names(node.right.schema)
                 return (
                     f'SELECT {HEAD}, "#n", NULL::BIGINT AS "#o"{names} FROM {self.of(node.left)} UNION ALL '
                     f'SELECT {HEAD}, "#n", NULL::BIGINT AS "#o"{right} FROM {self.of(node.right)}'
                 )
             case Join():
-                columns = _within(schema_of(node.left), "l") + _within(schema_of(node.right), "r")
+                columns = _within(node.left.schema, "l") + _within(node.right.schema, "r")
                 return (
                     f'SELECT l."#run", l."#t", l."#n" * r."#n" AS "#n", NULL::BIGINT AS "#o"{columns} '
                     f'FROM {self.of(node.left)} l JOIN {self.of(node.right)} r ON l."#run" = r."#run" '
@@ -542,7 +539,7 @@ class _Writer:
             f' AS "{call.name}"'
             for call in node.calls
         )
-        own = _names(schema_of(node.input))
+        own = _names(node.input.schema)
         rows = f"SELECT {HEAD}{own}{calls} FROM {order.placed(below)}"
         return f'SELECT {HEAD}, count(*) AS "#n", NULL::BIGINT AS "#o"{names} FROM ({rows}) GROUP BY {HEAD}{names}'
 
@@ -561,7 +558,7 @@ class _Writer:
     def _sessions(self, node: SessionWindow) -> str:
         """S(x) where the session of its tuples closes at t, or, if it is shown early, is open at t."""
         below, keys = self.of(node.input), [f'"{key}"' for key in dict.fromkeys(node.keys)]
-        names = _within(schema_of(node), "s")
+        names = _within(node.schema, "s")
         closings = self._part("sessions", session_closings(below, '"#run"', '"#t"', keys, node.session))
         same = " AND ".join(f"s.{each} IS NOT DISTINCT FROM c.{each}" for each in ('"#run"', '"#t"', *keys))
         valid = 's."#t" <= i."#t" AND i."#t" < c.closes' if node.session.early else 'i."#t" = c.closes'
@@ -574,7 +571,7 @@ class _Writer:
     def _until_next(self, node: UntilNext) -> str:
         """S(x) where x is the last stamp of its key up to t, and not too long ago."""
         below, keys = self.of(node.input), [f'"{key}"' for key in dict.fromkeys(node.keys)]
-        names = _within(schema_of(node.input), "s")
+        names = _within(node.input.schema, "s")
         by = ", ".join(('"#run"', *keys))
         most = "" if node.longest_us is None else f', "#t" + {node.longest_us}'
         ends = self._part(
@@ -597,7 +594,7 @@ class _Writer:
         self, node: CountWindow | PartitionedWindow, rows: int | None, slide: int, keys: tuple[str, ...]
     ) -> str:
         """Elements numbered [max(k - N + 1, 1), k], where k = floor(n(t) / A) * A; by group."""
-        below, names = self.of(node.input), _names(schema_of(node))
+        below, names = self.of(node.input), _names(node.schema)
         groups = "".join(f', "{key}"' for key in keys)
         same = "".join(f' AND c."{key}" IS NOT DISTINCT FROM s."{key}"' for key in keys)
         by_group = "".join(f', s."{key}"' for key in keys)
@@ -618,9 +615,9 @@ class _Writer:
         )
         first = "" if rows is None else f' AND s."#i" > c."#k" - {rows}'
         return (
-            f'SELECT c."#run", c."#t", count(*) AS "#n", NULL::BIGINT AS "#o"{_within(schema_of(node), "s")} '
+            f'SELECT c."#run", c."#t", count(*) AS "#n", NULL::BIGINT AS "#o"{_within(node.schema, "s")} '
             f'FROM {counted} c JOIN {numbered} s ON c."#run" = s."#run"{same} AND s."#i" <= c."#k"{first} '
-            f'GROUP BY c."#run", c."#t"{_within(schema_of(node), "s")}'
+            f'GROUP BY c."#run", c."#t"{_within(node.schema, "s")}'
         )
 
     def _condition(self, predicate: Scalar | None) -> str:
@@ -628,15 +625,15 @@ class _Writer:
 
     def _subtract(self, left: str, right: str, node: Difference | Intersection, count: str) -> str:
         return self._counted(
-            f'SELECT {HEAD}, "#n"{_names(schema_of(node))} FROM {left}',
-            f'SELECT {HEAD}, "#n"{_names(schema_of(node.right))} FROM {right}',
+            f'SELECT {HEAD}, "#n"{_names(node.schema)} FROM {left}',
+            f'SELECT {HEAD}, "#n"{_names(node.right.schema)} FROM {right}',
             node,
             count,
         )
 
     def _change(self, node: Istream | Dstream, other: str) -> str:
         return self._counted(
-            f'SELECT {HEAD}, "#n"{_names(schema_of(node))} FROM {self.of(node.input)}',
+            f'SELECT {HEAD}, "#n"{_names(node.schema)} FROM {self.of(node.input)}',
             other,
             node,
             'greatest(sum("#l") - sum("#r"), 0)',
@@ -644,7 +641,7 @@ class _Writer:
 
     def _counted(self, left: str, right: str, node: Node, count: str) -> str:
         """Multiplicities of both sides, side by side; NULLs are equal to each other."""
-        names = _names(schema_of(node))
+        names = _names(node.schema)
         return (
             f'SELECT {HEAD}, {count} AS "#n", NULL::BIGINT AS "#o"{names} FROM '
             f'(SELECT "#run", "#t", "#n" AS "#l", 0 AS "#r"{names} FROM ({left}) UNION ALL '
@@ -654,7 +651,7 @@ class _Writer:
 
     def _ranked(self, node: Ranked) -> str:
         """Every copy has a place of its own; of equal ones it does not matter which."""
-        below, names = self.of(node.input), _names(schema_of(node.input))
+        below, names = self.of(node.input), _names(node.input.schema)
         groups = "".join(f', "{key}"' for key in node.keys)
         order = ", ".join(
             f'"{each.column}" {"DESC" if each.descending else "ASC"} NULLS {"FIRST" if each.nulls_first else "LAST"}'
@@ -710,11 +707,9 @@ def _call(call: AggregateCall) -> str:
         return "count(*)"
     values = ("DISTINCT " if call.distinct else "") + scalar_sql(call.argument)
     match call.function:
-        case "count" | "sum" | "avg" | "min" | "max" | "median":
-            return f"{call.function}({values})"
-        case "stddev" | "variance":
-            return f"{'stddev_samp' if call.function == 'stddev' else 'var_samp'}({values})"
-        case "stddev_pop" | "var_pop":
+        case function if function in AGGREGATE_ROWS:
+            return AGGREGATE_ROWS[function].duckdb.format(values)
+        case "count" | "sum" | "min" | "max":
             return f"{call.function}({values})"
         case "arg_min" | "arg_max" if isinstance(call.by, Scalar):
             by = scalar_sql(call.by)

@@ -19,8 +19,8 @@ from cluster.fjord.bucket_host import BucketHost
 from cluster.fjord.collecting import collected
 from cluster.fjord.control import MicroBatchControl
 from cluster.fjord.exchange import partitioned
-from cluster.language.algebra import Node
 from cluster.local.memory_tables import MemoryStore, MemoryTables
+from cluster.operators import Node
 from cluster.physical.lowering import lower
 from cluster.physical.nodes import Fragment, Host
 from cluster.physical.operations import Changes, Exchange, Operation, UntilNext

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from msgspec.structs import replace
 
 from cluster.expressions import nodes
-from cluster.language.algebra import (
+from cluster.operators import (
     Aggregate,
     CountWindow,
     Extent,
@@ -24,12 +24,12 @@ from cluster.language.algebra import (
     Sequence,
     TimeWindow,
     Union,
-    schema_of,
 )
-from cluster.language.columns import STAMP, AggregateCall, Column, Output, Scalar
-from cluster.language.plans import column_scalar, passed_on, project
-from cluster.language.sequence_calls import SequenceCall
-from cluster.language.walks import rebuilt
+from cluster.operators.columns import STAMP, AggregateCall, Column, Output, Scalar
+from cluster.operators.projections import project
+from cluster.operators.scalar_expressions import column_scalar, passed_on
+from cluster.operators.sequence import SequenceCall
+from cluster.operators.walks import rebuilt
 from protocols.wire.streams import FieldType
 
 INTEGER = FieldType.INTEGER
@@ -52,7 +52,7 @@ def as_groups(plan: Node) -> Node:
 def _as_groups(extent: Extent) -> Node:
     window, how = extent.input, extent.coalescing
     assert isinstance(window, TimeWindow | CountWindow | PartitionedWindow)
-    columns = {column.name: column for column in schema_of(window.input)}
+    columns = {column.name: column for column in window.input.schema}
     shown = [columns[name] for name in dict.fromkeys((*extent.keys, *how.columns))]
     runs = _Runs()
     below = _in_runs(window.input, extent, columns, runs)
@@ -75,7 +75,7 @@ def _in_runs(node: Node, extent: Extent, columns: dict[str, Column], runs: _Runs
     ordered = Sequence(node, extent.keys, how.ties, (*lags, counted))
     goes_on = nodes.chain("AND", (_compared(runs.number, ">", 1), nodes.grouped(link)))
     value = nodes.Case(None, (goes_on,), (_integer(0),), _integer(1))
-    flagged = Project(ordered, (*passed_on((*schema_of(node), runs.number)), _output(runs.begins, value)))
+    flagged = Project(ordered, (*passed_on((*node.schema, runs.number)), _output(runs.begins, value)))
     total = SequenceCall(runs.run.name, "sum", runs.begins.name, INTEGER)
     return Sequence(flagged, extent.keys, (runs.number.name,), (total,))
 

@@ -10,7 +10,7 @@ from typing import Self
 
 from cluster.errors import PlanError
 from cluster.fjord.acceptance import check_supported
-from cluster.language.algebra import Node
+from cluster.operators import Node
 from cluster.physical.errors import UnsupportedPlanError
 from cluster.physical.rules.awaited_windows import MOST_LAG_US
 from cluster.plan.explain import explain

@@ -14,7 +14,7 @@ from operator import itemgetter
 from msgspec.structs import replace
 
 from cluster.expressions.nodes import NULL
-from cluster.language.algebra import (
+from cluster.operators import (
     AntiJoin,
     Join,
     KeptExtent,
@@ -27,12 +27,9 @@ from cluster.language.algebra import (
     StampJoin,
     Union,
     Zip,
-    inputs_of,
-    schema_of,
-    with_inputs,
 )
-from cluster.language.columns import Output, Scalar
-from cluster.language.plans import column_scalar
+from cluster.operators.columns import Output, Scalar
+from cluster.operators.scalar_expressions import column_scalar
 from tests.cluster.oracle.definition import Row, Snapshots, Streams, evaluate
 from tests.cluster.pattern_plans import pattern_rows
 from tests.cluster.plan.snapshots import kept_snapshots, met_by, stamped_rows
@@ -72,8 +69,8 @@ class _Given:
             return self._stream(node, [(at, row) for at in range(self.instants) for row in rows])
         if isinstance(node, Lookup):
             return self.standing_in(_joined(node))
-        below = tuple(self.standing_in(each) for each in inputs_of(node))
-        found = with_inputs(node, below) if below else node
+        below = tuple(self.standing_in(each) for each in node.inputs)
+        found = node.with_inputs(below) if below else node
         match found:
             case Zip():
                 return self._stream(node, self._zipped(found))
@@ -92,10 +89,9 @@ class _Given:
             name = f"given {len(self.known)}"
             self.streams[name] = rows
             # A stamp among them is a value like any other, and not that of the row.
-            own = tuple(replace(each, name=f"c{place}") for place, each in enumerate(schema_of(node)))
+            own = tuple(replace(each, name=f"c{place}") for place, each in enumerate(node.schema))
             outputs = [
-                Output(each.name, column_scalar(other), each.unit)
-                for each, other in zip(schema_of(node), own, strict=True)
+                Output(each.name, column_scalar(other), each.unit) for each, other in zip(node.schema, own, strict=True)
             ]
             self.known[node] = Project(Source(name, own), tuple(outputs))
         return self.known[node]
@@ -106,13 +102,13 @@ class _Given:
 
     def _by_stamps(self, node: StampJoin) -> list[tuple[int, Row]]:
         left, right = self._tuples(node.left), self._tuples(node.right)
-        widths = (len(schema_of(node.left)), len(schema_of(node.right)))
+        widths = (len(node.left.schema), len(node.right.schema))
         bounds = (node.low_us, node.high_us)
         return stamp_join_rows(left, right, met_by(node), bounds, node.kind, widths, latest=node.latest)
 
     def _zipped(self, node: Zip) -> list[tuple[int, Row]]:
         sides = [self._tuples(side) for side in (node.left, node.right)]
-        names = [[column.name for column in schema_of(side)] for side in (node.left, node.right)]
+        names = [[column.name for column in side.schema] for side in (node.left, node.right)]
         places = [[columns.index(key[side]) for key in node.keys] for side, columns in enumerate(names)]
 
         def key_of(side: int, row: Row) -> Row:
@@ -131,8 +127,8 @@ def _joined(node: Lookup) -> Node:
     """Return a left join in other words: pairs, and the tuples that have none with NULLs."""
     assert node.kind == "left"
     pairs = Join(node.input, node.table, node.predicate)
-    own = [Output(column.name, column_scalar(column)) for column in schema_of(node.input)]
-    nothing = [Output(column.name, Scalar(NULL, column.type)) for column in schema_of(node.table)]
+    own = [Output(column.name, column_scalar(column)) for column in node.input.schema]
+    nothing = [Output(column.name, Scalar(NULL, column.type)) for column in node.table.schema]
     return Union(pairs, Project(AntiJoin(node.input, node.table, node.predicate), (*own, *nothing)))
 
 

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any, Self
 
 from cluster.errors import FjordError
-from cluster.language.algebra import Node
 from cluster.language.translation import translate
+from cluster.operators import Node
 from cluster.physical.nodes import host_of
 from cluster.plan.explain import explain
 from cluster.plan.relations_read import RelationSize

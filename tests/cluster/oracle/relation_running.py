@@ -17,8 +17,8 @@ from cluster.fjord.batch import START
 from cluster.fjord.relation_tables import RelationTables
 from cluster.fjord.scalars import POLARS_TYPES
 from cluster.fjord.stored_rows import RowsInMemory
-from cluster.language.algebra import Node
 from cluster.local import engine
+from cluster.operators import Node
 from cluster.physical.rules import folded_queries
 from cluster.plan.epoch import Plan, PlannedQuery
 from cluster.storage.relation_versions import RelationVersions

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from cluster.language.catalog import Catalog, StaticRelation
-from cluster.language.columns import Column
+from cluster.operators.columns import Column
 from protocols.wire.streams import Field, FieldType, StreamSchema
 
 BOOLEAN, INTEGER, REAL, TEXT = FieldType.BOOLEAN, FieldType.INTEGER, FieldType.REAL, FieldType.TEXT

@@ -20,9 +20,9 @@ from cluster.fjord.node_operators import add_behind
 from cluster.fjord.operators.lookup import Tables
 from cluster.fjord.queues import PushQueue
 from cluster.fjord.saved_state import pack_state, unpack_state
-from cluster.language.algebra import Node, Source
+from cluster.operators import Node, Source
+from cluster.operators.mark_columns import COVERED_BY, MARKS
 from cluster.physical.lowering import lower
-from cluster.physical.mark_columns import COVERED_BY, MARKS
 from cluster.physical.nodes import Fragment, Host, OperatorNode, Subscriber
 from cluster.physical.operations import Scan
 from cluster.physical.rules.awaited_windows import MOST_LAG_US

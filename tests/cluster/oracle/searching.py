@@ -8,7 +8,7 @@ from typing import Self
 
 from hypothesis import HealthCheck, Phase, given, seed, settings
 
-from cluster.language.algebra import Node
+from cluster.operators import Node
 from tests.cluster.oracle.proving import Tally, prove
 from tests.cluster.oracle.relation_proving import RelationTally, search_relations
 from tests.cluster.oracle.strategies import plans, random_streams, sensible

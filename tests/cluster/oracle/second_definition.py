@@ -20,7 +20,7 @@ import duckdb
 import pyarrow as pa
 from hypothesis import strategies as st
 
-from cluster.language.algebra import (
+from cluster.operators import (
     Aggregate,
     CountWindow,
     Difference,
@@ -34,8 +34,8 @@ from cluster.language.algebra import (
     TimeWindow,
     Union,
 )
-from cluster.language.columns import AggregateCall, Output
-from cluster.plan.expressions import read_scalar
+from cluster.operators.columns import AggregateCall, Output
+from cluster.plan.scalar_texts import read_scalar
 from protocols.wire.streams import FieldType
 from tests.cluster.oracle.definition import Bag, Snapshots, Streams
 from tests.cluster.oracle.strategies import COLUMNS, LAST

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from cluster.language.sequence_calls import SequenceCall
+from cluster.operators.sequence import SequenceCall
 from protocols.wire.streams import FieldType
 
 SQL_TYPES = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from cluster.language.window_shapes import Session
+from cluster.operators.window_shapes import Session
 
 
 def session_closings(table: str, run: str, instant: str, keys: Sequence[str], session: Session) -> str:

@@ -7,11 +7,11 @@ import random
 import pytest
 from msgspec.structs import replace
 
-from cluster.language.algebra import Extent, Node
 from cluster.language.catalog import Catalog
-from cluster.language.extents import Keeping
 from cluster.language.translation import translate
-from cluster.language.walks import nodes_of, rebuilt
+from cluster.operators import Extent, Node
+from cluster.operators.extent import Keeping
+from cluster.operators.walks import nodes_of, rebuilt
 from cluster.physical.migration import Migration, MigrationRefusedError
 from cluster.physical.rules.awaited_windows import MOST_LAG_US
 from cluster.plan.alternatives import alternatives

@@ -10,9 +10,9 @@ from click.testing import CliRunner
 
 from cluster.fjord.batch import ALWAYS, START
 from cluster.fjord.operators.distinct import Distinct as DistinctOperator
-from cluster.language.algebra import Aggregate, Difference, Distinct, Node, Project, Source, TimeWindow
-from cluster.language.columns import AggregateCall, Output
-from cluster.plan.expressions import read_scalar
+from cluster.operators import Aggregate, Difference, Distinct, Node, Project, Source, TimeWindow
+from cluster.operators.columns import AggregateCall, Output
+from cluster.plan.scalar_texts import read_scalar
 from protocols.wire.streams import FieldType
 from tests.cluster.oracle import proving
 from tests.cluster.oracle.__main__ import main

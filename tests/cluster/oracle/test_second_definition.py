@@ -8,8 +8,8 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from cluster.language.algebra import CountWindow, PartitionedWindow, Source
-from cluster.language.bounds import unbounded_operator
+from cluster.operators import CountWindow, PartitionedWindow, Source
+from cluster.operators.unbounded import unbounded_operator
 from cluster.plan.rewrite import rewrite
 from tests.cluster.oracle.comparison import assert_equal_snapshots, first_difference
 from tests.cluster.oracle.definition import Streams, evaluate

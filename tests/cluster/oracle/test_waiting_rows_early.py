@@ -8,9 +8,9 @@ import re
 import pytest
 
 from cluster.language.catalog import Catalog, StaticRelation
-from cluster.language.columns import Column
 from cluster.language.translation import translate
 from cluster.local.memory_tables import MemoryTables
+from cluster.operators.columns import Column
 from cluster.plan.rewrite import rewrite
 from cluster.testing import ScriptedRelation
 from protocols.wire.streams import Field, FieldType, StreamSchema

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tests.cluster.aggregate_rows import AGGREGATE_ROWS
 from tests.cluster.oracle.text_expressions import Aggregate, Scalar
 
 
@@ -20,13 +21,8 @@ def aggregate_sql(call: Aggregate, number: int, scalar: Scalar) -> str:
             found = "NULL::DOUBLE"  # the harness brings samples, and nothing says how many were due
         case "sum" if argument is not None and argument.value == "integer":
             found = f"f_wrap((sum({of}){kept})::HUGEINT)"
-        case "stddev" | "variance":
-            name = "stddev_samp" if call.function == "stddev" else "var_samp"
-            found = f"f_real({name}({real}){kept})"  # of one value: NULL
         case "min" | "max" | "bool_and" | "bool_or":
             found = f"{call.function}({of}){kept}"
-        case "median":
-            found = f"f_real(quantile_cont({real}, 0.5){kept})"
         case "mode":
             # Of equally frequent values the least: the least of the pairs (times, negated; value).
             counted = f"map_entries(histogram({value}){kept})"
@@ -45,8 +41,10 @@ def aggregate_sql(call: Aggregate, number: int, scalar: Scalar) -> str:
             pair = f"struct_pack(t := {compared}, v := {value})"
             known = f"{value} IS NOT NULL AND {compared} IS NOT NULL{f' AND f{number}' if call.filtered else ''}"
             found = f"({extreme}({pair}) FILTER ({known})).v"
+        case "sum":
+            found = f"f_real(sum({real}){kept})"
         case function:
-            found = f"f_real({function}({real}){kept})"
+            found = f"f_real({AGGREGATE_ROWS[function].duckdb.format(real)}{kept})"
     if not call.error:
         return found
     if call.function == "count":

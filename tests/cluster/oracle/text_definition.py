@@ -83,7 +83,7 @@ class TextDefinition:
     def __init__(self, worlds: Sequence[World]) -> None:
         self._connection = duckdb.connect()
         self._connection.execute("SET GLOBAL threads = 1")
-        self._connection.execute("SET max_expression_depth = 12000")  # macros within macros are deeper than 3000
+        self._connection.execute("SET max_expression_depth = 3000")  # macros within macros are deeper than 1000
         for macros in (MACROS, *DOCUMENT_MACROS, *MEANINGS, *SHOWING, *INTERVAL_MACROS, *EXTENT_MACROS):
             self._connection.execute(macros)
         self._runs = len(worlds)

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self
 
-from cluster.language.algebra import Node, schema_of
+from cluster.operators import Node
 from cluster.plan.pane_query import pane_query_of
 from protocols.errors import FjordError
 from protocols.wire.streams import FieldType
@@ -167,7 +167,7 @@ def _misnamed(text: Text, plans: Planned) -> str | None:
         for output, kind in zip(outputs_of(text.query), types_of(text.query), strict=True)
     ]
     for node in (plans.node, plans.better):
-        found = [(column.name.casefold(), column.type) for column in schema_of(node)]
+        found = [(column.name.casefold(), column.type) for column in node.schema]
         if found != expected:
             return f"columns are {_shown(found)}, not {_shown(expected)}"
     return None

@@ -10,6 +10,7 @@ from dataclasses import replace
 from cluster.language.accepted_syntax import QUERY_SYNTAX
 from cluster.language.functions import AGGREGATES
 from protocols.wire.streams import FieldType
+from tests.cluster.aggregate_rows import AGGREGATE_ROWS, NOT_EXACT
 from tests.cluster.oracle import text_spelling as spelling
 from tests.cluster.oracle.text_expressions import Aggregate, Exactness, Known, Scalar, Words, words
 from tests.cluster.oracle.text_forms import Item, Stream
@@ -22,9 +23,7 @@ from tests.cluster.oracle.text_scalars import KINDS, Scalars
 ALLOWED_ERROR = 0.5
 """What every WITHIN allows."""
 SPELLINGS: dict[str, tuple[str, ...]] = {
-    "stddev": ("STDDEV", "STDEV", "STDDEV_SAMP"),
-    "variance": ("VARIANCE", "VAR_SAMP", "VARIANCE_SAMP"),
-    "var_pop": ("VAR_POP", "VARIANCE_POP"),
+    **{name: row.written for name, row in AGGREGATE_ROWS.items()},
     "bool_and": ("BOOL_AND", "LOGICAL_AND", "EVERY"),
     "bool_or": ("BOOL_OR", "LOGICAL_OR"),
     "string_agg": ("STRING_AGG", "LISTAGG"),
@@ -38,11 +37,10 @@ DISTINCT_TOO = {each.name for kind, each in AGGREGATES.items() if "Distinct" in 
 QUANTILES = ("approx_quantile", "quantile")
 PERCENTILES = ("percentile_cont", "percentile_disc")
 """Quantiles whose share stands in front."""
-SPREADS = ("stddev", "variance", "stddev_pop", "var_pop")
 RANKED = ("arg_min", "arg_max")
-NEARLY = (*SPREADS, *QUANTILES, "percentile_cont")
+NEARLY = (*NOT_EXACT, *QUANTILES, "percentile_cont")
 """Aggregates whose last digits depend on how they are computed."""
-OF_NUMBERS = ("avg", *SPREADS, "median", *QUANTILES, "percentile_cont", "sum")
+OF_NUMBERS = (*AGGREGATE_ROWS, *QUANTILES, "percentile_cont", "sum")
 
 
 def group_leaves(
@@ -202,9 +200,9 @@ class _Aggregates:
         if function in PERCENTILES:
             text = words(f"{name}({written}) WITHIN GROUP (ORDER BY {{0}})")
         exactness = argument.exactness if kind in (INTEGER, REAL) else Exactness.EVEN
-        if function in (*SPREADS, "quantile", "percentile_cont"):
+        if function in (*NOT_EXACT, "quantile", "percentile_cont"):
             exactness = Exactness.NEARLY
-        elif function in ("avg", "median"):
+        elif function in AGGREGATE_ROWS:
             exactness = Exactness.SAME if argument.exactness is Exactness.EVEN else Exactness.NEARLY
         elif function == "sum" and kind is REAL:
             exactness = Exactness.EVEN if argument.exactness is Exactness.EVEN else Exactness.NEARLY

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from cluster.language.sequence_calls import SequenceCall, SequenceFunction
+from cluster.operators.sequence import SequenceCall, SequenceFunction
 from protocols.wire.streams import FieldType
 from tests.cluster.oracle import text_spelling as spelling
 from tests.cluster.oracle.sequence_sql import OrderSql

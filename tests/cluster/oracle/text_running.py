@@ -24,11 +24,11 @@ from cluster.errors import PlanError
 from cluster.fjord.acceptance import check_supported
 from cluster.fjord.scalars import POLARS_TYPES
 from cluster.functions.calling import CALLS
-from cluster.language.algebra import Held, Node, Relation, Source, inputs_of
 from cluster.language.catalog import Catalog
 from cluster.language.translation import Query, translate, translate_derived
-from cluster.language.walks import from_below
 from cluster.local.memory_tables import MemoryTables, RelationRows
+from cluster.operators import Held, Node, Relation, Source
+from cluster.operators.walks import from_below
 from cluster.plan.rewrite import rewrite
 from tests.cluster.functions.declared import RULES
 from tests.cluster.oracle.definition import Row, Streams
@@ -117,11 +117,11 @@ def tables_of(rows: Sequence[Row]) -> MemoryTables:
 
 
 def _joins_relation(node: Node) -> bool:
-    return isinstance(node, Relation) or any(_joins_relation(each) for each in inputs_of(node))
+    return isinstance(node, Relation) or any(_joins_relation(each) for each in node.inputs)
 
 
 def _sources(node: Node) -> Iterator[Source]:
     if isinstance(node, Source):
         yield node
-    for each in inputs_of(node):
+    for each in node.inputs:
         yield from _sources(each)

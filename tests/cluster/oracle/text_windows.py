@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from cluster.language.window_shapes import Session
+from cluster.operators.window_shapes import Session
 from tests.cluster.oracle.session_windows import session_closings
 from tests.cluster.oracle.text_forms import Window
 

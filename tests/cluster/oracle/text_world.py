@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from cluster.language.catalog import BaseStream, Catalog, StaticRelation
-from cluster.language.columns import Column
+from cluster.operators.columns import Column
 from protocols.wire.streams import Field, FieldType, StreamSchema
 from tests.cluster.functions.declared import FUNCTIONS
 from tests.cluster.published_tuples import with_publishers

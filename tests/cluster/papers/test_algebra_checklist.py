@@ -28,15 +28,15 @@ from cluster.fjord.operators.semi_joining import SemiJoin
 from cluster.fjord.operators.splitting import Split
 from cluster.fjord.operators.time_window import TimeWindow
 from cluster.fjord.operators.union import Union
-from cluster.language.algebra import Filter as FilterNode
-from cluster.language.algebra import Node, inputs_of, schema_of
-from cluster.language.algebra import TimeWindow as TimeWindowNode
 from cluster.language.catalog import Catalog, CatalogError
-from cluster.language.columns import AggregateCall
 from cluster.language.errors import FjordSqlError
 from cluster.language.translation import CreateStream, parse_statement, translate, translate_derived
-from cluster.plan.expressions import read_scalar
+from cluster.operators import Filter as FilterNode
+from cluster.operators import Node
+from cluster.operators import TimeWindow as TimeWindowNode
+from cluster.operators.columns import AggregateCall
 from cluster.plan.rewrite import RULES, rewrite
+from cluster.plan.scalar_texts import read_scalar
 from protocols.wire.streams import FieldType
 from tests.cluster.oracle.running import fragment_alone
 from tests.cluster.oracle.searching import search
@@ -64,7 +64,7 @@ def test_create_stream_with_source_and_ordered_by_keeps_the_stamp_out_of_its_col
     assert isinstance(made, CreateStream)
     assert [column.name for column in made.stream.columns] == ["k", "x"]
     catalog = Catalog.of([made.stream])
-    assert [column.name for column in schema_of(translate("SELECT * FROM s", catalog).node)] == ["k", "x"]
+    assert [column.name for column in translate("SELECT * FROM s", catalog).node.schema] == ["k", "x"]
     assert translate("SELECT ts FROM s", catalog).node == translate("SELECT STAMP() AS ts FROM s", catalog).node
     without = parse_statement("CREATE STREAM s (k TEXT, x INT) SOURCE mqtt()")
     assert isinstance(without, CreateStream)
@@ -247,7 +247,7 @@ def test_the_corrected_algorithms() -> None:
 
 def operators_of(text: str) -> list[str]:
     _, better = planned(text, CATALOG)
-    return [type(node.operation).__name__ for node in fragment_alone(better).nodes]
+    return [node.operation.kind_name() for node in fragment_alone(better).nodes]
 
 
 @pytest.mark.parametrize(
@@ -330,7 +330,7 @@ def test_positive_negative_round_trip() -> None:
 
 
 def below(node: Node) -> list[Node]:
-    return [node, *(each for child in inputs_of(node) for each in below(child))]
+    return [node, *(each for child in node.inputs for each in below(child))]
 
 
 @pytest.mark.parametrize(

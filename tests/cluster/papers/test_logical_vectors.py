@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 
 from cluster.fjord.acceptance import check_supported
-from cluster.language.algebra import (
+from cluster.operators import (
     Aggregate,
     AntiJoin,
     CountWindow,
@@ -26,8 +26,8 @@ from cluster.language.algebra import (
     TimeWindow,
     Union,
 )
-from cluster.language.columns import AggregateCall, Column, Output
-from cluster.plan.expressions import read_scalar
+from cluster.operators.columns import AggregateCall, Column, Output
+from cluster.plan.scalar_texts import read_scalar
 from protocols.wire.streams import FieldType
 from tests.cluster.oracle.comparison import snapshots_of
 from tests.cluster.oracle.definition import Bag, Streams, evaluate

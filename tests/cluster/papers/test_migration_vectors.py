@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from cluster.fjord.batch import NEVER
-from cluster.language.algebra import Distinct, Join, Node
+from cluster.operators import Distinct, Join, Node
 from cluster.physical.migration import Migration
 from tests.cluster.local.migrating import STREAMS, Answered, Setting, Stamped, alone, migrated
 from tests.cluster.local.migrating_plans import Case

@@ -26,8 +26,8 @@ from cluster.fjord.operators.projection import Project
 from cluster.fjord.operators.splitting import Split
 from cluster.fjord.operators.time_window import TimeWindow
 from cluster.fjord.operators.union import Union
-from cluster.language.columns import AggregateCall, Column, Output, Scalar
-from cluster.plan.expressions import read_scalar
+from cluster.operators.columns import AggregateCall, Column, Output, Scalar
+from cluster.plan.scalar_texts import read_scalar
 from protocols.wire.streams import FieldType
 from tests.cluster.papers.coalesce import Coalesce
 from tests.cluster.papers.notation import Rows, answer, frame, physical, snapshots

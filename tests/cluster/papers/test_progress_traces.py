@@ -18,8 +18,8 @@ from cluster.fjord.operators.aggregation import MergeAggregate
 from cluster.fjord.operators.distinct import Distinct
 from cluster.fjord.operators.joining import Join
 from cluster.fjord.operators.partial_aggregation import PartialAggregate
-from cluster.language.columns import AggregateCall
-from cluster.plan.expressions import read_scalar
+from cluster.operators.columns import AggregateCall
+from cluster.plan.scalar_texts import read_scalar
 from protocols.wire.streams import FieldType
 from tests.cluster.papers.notation import Rows, frame, physical
 

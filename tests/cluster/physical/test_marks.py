@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from cluster.language.algebra import Aggregate, Difference, Intersection, Project, Source, Union, inputs_of, schema_of
-from cluster.language.columns import QUERY_GROUP, AggregateCall, Column
+from cluster.operators import Aggregate, Difference, Intersection, Project, Source, Union
+from cluster.operators.columns import QUERY_GROUP, AggregateCall, Column
 from cluster.physical.rules.marks import marked, passed_on
 from protocols.wire.streams import FieldType
 
@@ -20,13 +20,13 @@ GROUPS = Aggregate(
 def test_an_aggregate_beside_tuples_has_its_mark_where_they_have_theirs(
     kind: type[Union | Difference | Intersection], swapped: bool
 ) -> None:
-    sides = (Project(GROUPS, passed_on(schema_of(GROUPS))), GROUPS)
-    left, right = inputs_of(marked(kind(*(sides[::-1] if swapped else sides)), (QUERY_GROUP,)))
-    assert [each.name for each in schema_of(left)] == [each.name for each in schema_of(right)]
-    assert [each.name for each in schema_of(left)] == ["lane", "name", QUERY_GROUP.name]
+    sides = (Project(GROUPS, passed_on(GROUPS.schema)), GROUPS)
+    left, right = marked(kind(*(sides[::-1] if swapped else sides)), (QUERY_GROUP,)).inputs
+    assert [each.name for each in left.schema] == [each.name for each in right.schema]
+    assert [each.name for each in left.schema] == ["lane", "name", QUERY_GROUP.name]
 
 
 def test_two_sides_of_one_shape_stay_as_they_are() -> None:
-    left, right = inputs_of(marked(Union(GROUPS, GROUPS), (QUERY_GROUP,)))
+    left, right = marked(Union(GROUPS, GROUPS), (QUERY_GROUP,)).inputs
     assert isinstance(left, Aggregate)
     assert left == right

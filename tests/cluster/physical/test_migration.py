@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import pytest
 
-from cluster.language.algebra import (
+from cluster.language.catalog import Catalog
+from cluster.language.translation import translate
+from cluster.operators import (
     CountWindow,
     Distinct,
     Filter,
@@ -26,12 +28,10 @@ from cluster.language.algebra import (
     TimeWindow,
     Union,
 )
-from cluster.language.catalog import Catalog
-from cluster.language.columns import Ordering
-from cluster.language.translation import translate
-from cluster.language.window_shapes import Session
+from cluster.operators.columns import Ordering
+from cluster.operators.errors import UnboundedPlanError
+from cluster.operators.window_shapes import Session
 from cluster.physical.migration import Migration, MigrationRefusedError
-from cluster.physical.reach import UnboundedPlanError, delay_us, reach_us
 from cluster.plan.epoch import Handover
 from cluster.plan.history import EVER_US
 from cluster.plan.rewrite import rewrite
@@ -72,7 +72,7 @@ def join(left: Node, right: Node, on: str = "x = u") -> Join:
     ],
 )
 def test_bounds_add_up_along_a_plan(plan: Node, reach: int, delay: int) -> None:
-    assert (reach_us(plan), delay_us(plan)) == (reach, delay)
+    assert (plan.reach_us(), plan.delay_us()) == (reach, delay)
 
 
 @pytest.mark.parametrize(
@@ -88,7 +88,7 @@ def test_bounds_add_up_along_a_plan(plan: Node, reach: int, delay: int) -> None:
 )
 def test_a_plan_without_a_bound_says_why(plan: Node, reason: str) -> None:
     with pytest.raises(UnboundedPlanError, match=reason):
-        reach_us(plan)
+        plan.reach_us()
 
 
 def test_the_instant_is_behind_all_that_only_the_old_plan_has_read() -> None:
@@ -122,7 +122,7 @@ def test_rows_that_never_end_are_not_cut() -> None:
 
 def test_how_far_lag_reaches_does_not_delay_lead() -> None:
     text = "SELECT LAG(x) OVER (PARTITION BY k) AS p, LEAD(x) OVER (PARTITION BY k) WITHIN 100 US AS n FROM readings"
-    assert delay_us(planned(text)) == 101
+    assert planned(text).delay_us() == 101
     assert Migration(planned(text), planned(f"{text} WHERE x > 0"), deadline_us=500).handover(0).at_us == 501
 
 
@@ -130,7 +130,7 @@ def test_answers_wait_as_long_as_those_of_the_old_plan_may_be_on_their_way() -> 
     old = grouped(window(A, 10), "x", COUNT)
     assert Migration(old, where(old, "x < 9")).handover(100) == Handover(113, 113 + 12, cut=True)
     ranked = Ranked(old, (), (Ordering("x"),), most=9)
-    assert delay_us(ranked) == 24
+    assert ranked.delay_us() == 24
     for plans in ((old, ranked), (ranked, old)):
         assert Migration(*plans).handover(100).opens_us == 113 + 24, "the halves of rows of both have flowed"
     plans = Distinct(window(A, 10)), Distinct(window(A, 9))
@@ -142,7 +142,7 @@ def test_windows_that_slide_are_exchanged_where_both_have_a_border() -> None:
     migration = Migration(old, new)
     handover = migration.handover(1_000)
     assert migration.cut
-    assert handover.at_us > 1_000 + max(reach_us(old), reach_us(new))
+    assert handover.at_us > 1_000 + max(old.reach_us(), new.reach_us())
     assert (handover.at_us + 1) % 20 == 0, "one microsecond before a multiple of both slides"
     assert handover.at_us < 1_000 + 41 + 1 + 20
     coarse = Migration(Granularity(window(A, 30, 10), 8), Granularity(window(A, 30, 10), 2)).handover(1_000)

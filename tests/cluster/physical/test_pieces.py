@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from cluster.language.catalog import Catalog, StaticRelation
-from cluster.language.columns import Column
 from cluster.language.translation import translate
+from cluster.operators.columns import Column
 from cluster.physical import plan_json
 from cluster.physical.lowering import lower_alone
 from cluster.physical.nodes import Fragment, PhysicalPlan
@@ -34,7 +34,7 @@ def marked(sql: str) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for node in fragment(sql).nodes:
         if node.origins != "none":
-            found.setdefault(node.origins, []).append(type(node.operation).__name__)
+            found.setdefault(node.origins, []).append(node.operation.kind_name())
     return found
 
 

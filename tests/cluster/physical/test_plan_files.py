@@ -19,8 +19,8 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from cluster.errors import PlanError
-from cluster.language.algebra import Node, Relation, Union
-from cluster.language.columns import Column
+from cluster.operators import Node, Relation, Union
+from cluster.operators.columns import Column
 from cluster.physical import plan_files, plan_json
 from cluster.physical.lowering import lower
 from cluster.physical.nodes import PhysicalPlan

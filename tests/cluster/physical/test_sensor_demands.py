@@ -8,7 +8,7 @@ from unittest.mock import patch
 import pytest
 from msgspec.structs import replace
 
-from cluster.language.algebra import Node
+from cluster.operators import Node
 from cluster.physical.lowering import lower, with_query
 from cluster.physical.nodes import NOTHING
 from cluster.physical.plan_files import PlanFiles

@@ -17,9 +17,9 @@ from msgspec.structs import replace as msgspec_replace
 
 from cluster.fjord.acceptance import RowLimits, check_rows, made_per_second
 from cluster.fjord.state_size import check_state, kept_by
-from cluster.language.algebra import Node
 from cluster.language.translation import translate
 from cluster.layered_map import LayeredMap
+from cluster.operators import Node
 from cluster.physical import plan_json
 from cluster.physical.lowering import (
     begins_with_others,

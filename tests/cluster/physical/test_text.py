@@ -7,19 +7,18 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import msgspec
 import pytest
 
 from cluster.language.catalog import Catalog, StaticRelation
-from cluster.language.columns import Column
 from cluster.language.translation import translate
+from cluster.operators.columns import Column
+from cluster.physical import plan_json
 from cluster.physical.lowering import lower
 from cluster.physical.nodes import PhysicalPlan
 from cluster.physical.text import plan_text
 from cluster.plan.epoch import Plan, PlannedQuery
 from cluster.plan.history import with_history_starts
 from cluster.plan.rewrite import rewrite
-from cluster.plan.stored_plans import as_nodes, from_nodes
 from protocols.wire.streams import Field, FieldType, StreamSchema
 
 GOLDEN = sorted(Path(__file__).with_name("golden").glob("*.txt"))
@@ -58,8 +57,7 @@ def test_the_text_of_a_plan_shows_what_runs_where(path: Path) -> None:
 @pytest.mark.parametrize("path", GOLDEN, ids=lambda path: path.stem)
 def test_a_plan_is_read_as_it_was_written(path: Path) -> None:
     plan = plan_of(path.read_text().partition(LINE)[0])
-    written = msgspec.json.encode(plan, enc_hook=as_nodes)
-    assert msgspec.json.decode(written, type=PhysicalPlan, dec_hook=from_nodes) == plan
+    assert plan_json.decode(plan_json.encode(plan)) == plan
 
 
 @pytest.mark.parametrize("path", GOLDEN, ids=lambda path: path.stem)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cluster.language.algebra import Distinct, Granularity, Join, Lookup, Node, Ranked, SemiJoin, Union
-from cluster.physical.whole_rows import interval_shape
+from cluster.operators import Distinct, Granularity, Join, Lookup, Node, Ranked, SemiJoin, Union
 from tests.cluster.local.plans_cut_apart import RELATION
 from tests.cluster.plan.plans import ALSO_A, A, B, C, call, condition, grouped, pick, where, window
 
@@ -22,8 +21,8 @@ ONE, OTHER, THIRD, ALSO = (window(each, 9) for each in (A, B, C, ALSO_A))
     ],
 )
 def test_plans_whose_rows_last_as_long_as_their_tuples(plan: Node, alike: Node) -> None:
-    assert interval_shape(plan) is not None
-    assert interval_shape(plan) == interval_shape(alike)
+    assert plan.interval_shape() is not None
+    assert plan.interval_shape() == alike.interval_shape()
 
 
 @pytest.mark.parametrize(
@@ -36,7 +35,7 @@ def test_plans_whose_rows_last_as_long_as_their_tuples(plan: Node, alike: Node) 
     ],
 )
 def test_plans_whose_tuples_last_differently(plan: Node, other: Node) -> None:
-    assert interval_shape(plan) != interval_shape(other)
+    assert plan.interval_shape() != other.interval_shape()
 
 
 @pytest.mark.parametrize(
@@ -52,4 +51,4 @@ def test_plans_whose_tuples_last_differently(plan: Node, other: Node) -> None:
     ],
 )
 def test_rows_that_also_begin_and_end_with_other_tuples(plan: Node) -> None:
-    assert interval_shape(plan) is None
+    assert plan.interval_shape() is None

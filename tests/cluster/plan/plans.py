@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from cluster.language.algebra import Aggregate, Filter, Node, Project, Source, TimeWindow
-from cluster.language.columns import AggregateCall, Column, Output, Scalar
-from cluster.plan.expressions import read_scalar
+from cluster.operators import Aggregate, Filter, Node, Project, Source, TimeWindow
+from cluster.operators.columns import AggregateCall, Column, Output, Scalar
+from cluster.plan.scalar_texts import read_scalar
 from protocols.wire.streams import FieldType
 
 INTEGER, BOOLEAN = FieldType.INTEGER, FieldType.BOOLEAN

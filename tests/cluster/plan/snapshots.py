@@ -13,7 +13,8 @@ from typing import Any
 from msgspec import UNSET
 from sqlglot import exp
 
-from cluster.language.algebra import (
+from cluster.language.dialect import parse_scalar
+from cluster.operators import (
     Aggregate,
     AntiJoin,
     CountWindow,
@@ -41,14 +42,10 @@ from cluster.language.algebra import (
     UntilNext,
     WindowBounds,
     Zip,
-    schema_of,
 )
-from cluster.language.algebra import (
-    Sequence as Ordered,
-)
-from cluster.language.columns import AggregateCall, Ordering
-from cluster.language.dialect import parse_scalar
-from cluster.language.window_shapes import Grid, Session
+from cluster.operators import Sequence as Ordered
+from cluster.operators.columns import AggregateCall, Ordering
+from cluster.operators.window_shapes import Grid, Session
 from tests.cluster.extent_definition import runs_of
 from tests.cluster.oracle.kept_definition import Sample, Window, rows_at
 from tests.cluster.pattern_plans import pattern_rows
@@ -126,7 +123,7 @@ def evaluate(node: Node, streams: Streams, instants: int) -> Snapshots:  # noqa:
     def of(each: Node) -> Snapshots:
         return evaluate(each, streams, instants)
 
-    names = [column.name for column in schema_of(node)]
+    names = [column.name for column in node.schema]
     match node:
         case Source():
             return [Counter(row for stamp, row in streams[node.stream] if stamp == t) for t in range(instants)]
@@ -165,7 +162,7 @@ def evaluate(node: Node, streams: Streams, instants: int) -> Snapshots:  # noqa:
                 for bag in of(node.input)
             ]
         case Project():
-            inner = [column.name for column in schema_of(node.input)]
+            inner = [column.name for column in node.input.schema]
             trees = [parse_scalar(output.scalar.sql) for output in node.outputs]
             return [
                 _counted(
@@ -214,14 +211,14 @@ def evaluate(node: Node, streams: Streams, instants: int) -> Snapshots:  # noqa:
 def _extent(node: Extent, bag: Counter[Row]) -> Counter[Row]:
     link = node.coalescing.link
     tree = exp.Boolean(this=True) if link is None else parse_scalar(link.condition.sql)
-    columns = [column.name for column in schema_of(node.input)]
+    columns = [column.name for column in node.input.schema]
     return Counter(
         runs_of(bag.elements(), columns, node.keys, node.coalescing, lambda named: value(tree, named) is True)
     )
 
 
 def _ranked(node: Ranked, bag: Counter[Row]) -> Counter[Row]:
-    names = [column.name for column in schema_of(node.input)]
+    names = [column.name for column in node.input.schema]
     keys = [names.index(key) for key in node.keys]
 
     def place_of(each: Ordering, row: Row) -> tuple[int, int]:
@@ -291,7 +288,7 @@ def _bounds(grid: Grid, t: int) -> tuple[int, int]:
 
 def kept_snapshots(node: KeptExtent, below: Snapshots) -> Snapshots:
     """Return the rows of what is kept, at each instant."""
-    names, kept = [column.name for column in schema_of(node.input)], node.kept
+    names, kept = [column.name for column in node.input.schema], node.kept
     found: Snapshots = [Counter() for _ in below]
     apart = {tuple(row[names.index(each)] for each in kept.apart) for bag in below for row in bag}
     for own in apart:
@@ -361,7 +358,7 @@ def _count_window(below: Snapshots, rows: int | None, slide: int) -> Snapshots:
 
 
 def _joined(node: Join | SemiJoin | AntiJoin, left: Counter[Row], right: Counter[Row]) -> Counter[Row]:
-    names = [column.name for side in (node.left, node.right) for column in schema_of(side)]
+    names = [column.name for side in (node.left, node.right) for column in side.schema]
     tree = parse_scalar(node.predicate.sql) if node.predicate else exp.Boolean(this=True)
 
     def meets(one: Row, other: Row) -> bool:
@@ -375,7 +372,7 @@ def _joined(node: Join | SemiJoin | AntiJoin, left: Counter[Row], right: Counter
 
 def _zipped(node: Zip, left: Snapshots, right: Snapshots) -> Snapshots:
     sides = [stamped_rows(side) for side in (left, right)]
-    names = [[column.name for column in schema_of(side)] for side in (node.left, node.right)]
+    names = [[column.name for column in side.schema] for side in (node.left, node.right)]
     places = [[names[side].index(pair[side]) for pair in node.keys] for side in (0, 1)]
     keys = [lambda row, at=at: tuple(row[place] for place in at) for at in places]
     widths = (len(names[0]), len(names[1]))
@@ -399,7 +396,7 @@ def _stamped(rows: list[tuple[int, Row]], instants: int) -> Snapshots:
 
 def met_by(node: StampJoin) -> Callable[[Row, Row], bool]:
     """Whether two rows have equal keys and meet the condition of a join by stamps."""
-    names = [column.name for column in schema_of(node)]
+    names = [column.name for column in node.schema]
     equal = [f'"{one}" = "{other}"' for one, other in node.keys]
     tree = parse_scalar(" AND ".join([*equal, f"({node.predicate.sql})" if node.predicate else "TRUE"]))
     return lambda one, other: value(tree, dict(zip(names, one + other, strict=True))) is True
@@ -408,7 +405,7 @@ def met_by(node: StampJoin) -> Callable[[Row, Row], bool]:
 def _by_stamps(node: StampJoin, left: Snapshots, right: Snapshots) -> Snapshots:
     sides = [[(t, row) for t, bag in enumerate(side) for row in bag.elements()] for side in (left, right)]
     meets = met_by(node)
-    widths = (len(schema_of(node.left)), len(schema_of(node.right)))
+    widths = (len(node.left.schema), len(node.right.schema))
     found: Snapshots = [Counter() for _ in left]
     for at, row in stamp_join_rows(
         sides[0], sides[1], meets, (node.low_us, node.high_us), node.kind, widths, latest=node.latest
@@ -419,7 +416,7 @@ def _by_stamps(node: StampJoin, left: Snapshots, right: Snapshots) -> Snapshots:
 
 
 def _ordered(node: Ordered, below: Snapshots) -> Snapshots:
-    names = [column.name for column in schema_of(node.input)]
+    names = [column.name for column in node.input.schema]
     rows = [(t, row) for t, bag in enumerate(below) for row in bag.elements()]
     found: Snapshots = [Counter() for _ in below]
     for at, row in sequence_rows(rows, names, node.keys, node.ties, node.calls):
@@ -428,7 +425,7 @@ def _ordered(node: Ordered, below: Snapshots) -> Snapshots:
 
 
 def _aggregated(node: Aggregate, bag: Counter[Row]) -> Counter[Row]:
-    names = [column.name for column in schema_of(node.input)]
+    names = [column.name for column in node.input.schema]
     groups: dict[Row, list[dict[str, Any]]] = {}
     for row in bag.elements():
         named = dict(zip(names, row, strict=True))

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, Phase, given, note, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from cluster.language.algebra import (
+from cluster.operators import (
     Aggregate,
     CountWindow,
     Distinct,
@@ -26,16 +26,15 @@ from cluster.language.algebra import (
     TableLookup,
     TimeWindow,
     Union,
-    schema_of,
 )
-from cluster.language.columns import STAMP, Column
-from cluster.language.extents import Coalescing
-from cluster.language.walks import nodes_of
+from cluster.operators.columns import STAMP, Column
+from cluster.operators.extent import Coalescing
+from cluster.operators.scalar_expressions import conjunction_of
+from cluster.operators.walks import nodes_of
 from cluster.physical.migration import Migration
 from cluster.plan import variations
 from cluster.plan.alternatives import AS_PLANNED, MOST, Alternative, alternatives
 from cluster.plan.explain import explain
-from cluster.plan.expressions import conjunction_of
 from cluster.plan.rewrite import rewrite
 from cluster.planning_budget import Budget, PlanningLimitError, limited
 from tests.cluster.oracle.running import deliveries, run_plan
@@ -106,7 +105,7 @@ def queries(draw, kind: str) -> Node:
         right = pick(draw(sides("b", "b")), ax='"bx"', ay='"by"')
         return Distinct(Union(draw(sides("a", "a")), right))
     node = draw(joins(4 if kind == "join" else 3))
-    names = [column.name for column in schema_of(node)]
+    names = [column.name for column in node.schema]
     some = draw(st.lists(st.sampled_from(names), min_size=1, max_size=3, unique=True))
     if kind == "aggregate":
         keys = draw(st.lists(st.sampled_from(names), min_size=1, max_size=3, unique=True))
@@ -150,7 +149,7 @@ def test_alternatives_mean_the_same(kind: str, data: st.DataObject, seed: int) -
     assert _snapshots(rows) == meaning
     for each in dict.fromkeys(some):
         note(f"{each.words}\n{explain(base)}\n{explain(each.node)}")
-        assert schema_of(each.node) == schema_of(base)
+        assert each.node.schema == base.schema
         assert evaluate(each.node, streams, HORIZON) == meaning
         own = _rows(each.node, streams, dice)
         assert _snapshots(own) == meaning
@@ -268,7 +267,7 @@ def test_what_depends_on_the_order_of_rows_keeps_what_is_below() -> None:
 def test_they_are_bounded() -> None:
     inputs = [TimeWindow(prefixed(name, f"{name}{number}"), 5) for number in range(4) for name in "abc"]
     node: Node = inputs[0]
-    names = [column.name for each in inputs for column in schema_of(each)][::2]
+    names = [column.name for each in inputs for column in each.schema][::2]
     for place, each in enumerate(inputs[1:], start=1):
         node = Join(node, each, condition(f'"{names[place - 1]}" = "{names[place]}"'))
     found = alternatives(node)

@@ -9,12 +9,12 @@ import pytest
 from cluster.errors import PlanError
 from cluster.fjord.acceptance import check_supported
 from cluster.fjord.state_size import kept_by
-from cluster.language.algebra import Node
 from cluster.language.catalog import BaseStream, Catalog, DerivedStream
-from cluster.language.context import MOST_READINGS
 from cluster.language.errors import FjordSqlError
 from cluster.language.translation import translate, translate_derived
-from cluster.language.walks import nodes_of, written_out
+from cluster.operators import Node
+from cluster.operators.source import MOST_READINGS
+from cluster.operators.walks import nodes_of, written_out
 from cluster.physical.graph import plan_graph
 from cluster.physical.lowering import lower
 from cluster.physical.placement import placement_of

@@ -6,9 +6,9 @@ import pytest
 
 from cluster.errors import PlanError
 from cluster.fjord.acceptance import check_supported
-from cluster.language.algebra import Node
 from cluster.language.catalog import Catalog
 from cluster.language.translation import translate
+from cluster.operators import Node
 from cluster.physical.lowering import lower
 from cluster.plan.demand import demands_of
 from cluster.plan.epoch import Plan, PlannedQuery

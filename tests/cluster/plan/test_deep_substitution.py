@@ -6,9 +6,9 @@ import pytest
 
 from cluster.expressions.walks import column_uses, node_count
 from cluster.fjord.scalar_programs import program_of
-from cluster.language.algebra import Filter, Source
 from cluster.language.translation import translate
-from cluster.language.walks import nodes_of
+from cluster.operators import Filter, Source
+from cluster.operators.walks import nodes_of
 from cluster.physical.lowering import lower
 from cluster.plan import stored_plans
 from cluster.plan.demand import demands_of

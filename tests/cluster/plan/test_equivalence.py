@@ -7,7 +7,7 @@ from collections import Counter
 from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
 
-from cluster.language.algebra import (
+from cluster.operators import (
     Aggregate,
     AntiJoin,
     CountWindow,
@@ -29,15 +29,13 @@ from cluster.language.algebra import (
     TimeWindow,
     Union,
     Zip,
-    schema_of,
 )
-from cluster.language.columns import Ordering, Output
-from cluster.language.row_patterns import Definition, PatternElement, Reach, RowPattern, Skip
-from cluster.language.sequence_calls import SequenceCall
+from cluster.operators.columns import Ordering, Output
+from cluster.operators.pattern_match import Definition, PatternElement, Reach, RowPattern, Skip
+from cluster.operators.sequence import SequenceCall
 from cluster.plan.explain import explain
-from cluster.plan.expressions import read_scalar
-from cluster.plan.relations_read import relations_of
 from cluster.plan.rewrite import RULES, rewrite
+from cluster.plan.scalar_texts import read_scalar
 from protocols.wire.streams import FieldType
 from tests.cluster.plan.plans import INTEGER, call, condition, pick, source
 from tests.cluster.plan.snapshots import evaluate
@@ -85,7 +83,7 @@ def predicates(draw, columns, depth=2):
 
 
 def _names(node: Node) -> list[str]:
-    return [column.name for column in schema_of(node)]
+    return [column.name for column in node.schema]
 
 
 @st.composite
@@ -273,7 +271,7 @@ def _same(plan: Node, other: Node, streams) -> None:
 def test_rewritten_plan_means_the_same(plan, streams):
     rewritten = rewrite(plan)
     note(f"{explain(plan)}\n{rewritten.applied}\n{explain(rewritten.node)}")
-    assert schema_of(rewritten.node) == schema_of(plan)
+    assert rewritten.node.schema == plan.schema
     _same(plan, rewritten.node, streams)
 
 
@@ -289,7 +287,7 @@ ABC = st.fixed_dictionaries(
 @given(ABC)
 def test_every_rule_alone_means_the_same(streams):
     for _, plan, expected in APPLIES:
-        if not relations_of(plan):  # tests/cluster/oracle says what those with relations mean
+        if not plan.relations:  # tests/cluster/oracle says what those with relations mean
             _same(plan, expected, streams)
 
 

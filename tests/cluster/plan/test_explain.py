@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from cluster.language.algebra import Aggregate, Dstream, Intersection, Join
 from cluster.language.translation import translate
-from cluster.plan.explain import describe, explain, explained
+from cluster.operators import Aggregate, Dstream, Intersection, Join
+from cluster.plan.explain import explain, explained
 from cluster.plan.rewrite import rewrite
 from tests.cluster.language.example_catalog import CATALOG
 from tests.cluster.plan.plans import ALSO_A, A, B, window
@@ -74,9 +74,9 @@ def test_events_and_what_sensors_should_know_are_shown():
 
 
 def test_groups_without_aggregates_have_nothing_between_their_words():
-    assert describe(Aggregate(window(A, 5), ("x",), ())) == "aggregate by x"
+    assert Aggregate(window(A, 5), ("x",), ()).describe() == "aggregate by x"
 
 
 def test_every_node_has_a_word():
-    assert describe(Dstream(A)) == "deletions"
-    assert describe(Intersection(A, ALSO_A)) == "intersection"
+    assert Dstream(A).describe() == "deletions"
+    assert Intersection(A, ALSO_A).describe() == "intersection"

@@ -5,18 +5,9 @@ from __future__ import annotations
 import pytest
 
 from cluster.expressions.walks import node_count
-from cluster.language.columns import Scalar
-from cluster.plan.expressions import (
-    MOST_NODES,
-    column_uses,
-    columns_of,
-    conjunction_of,
-    joins_by_equality,
-    split_by_side,
-    substituted,
-    tidy_equality,
-    without_alternatives,
-)
+from cluster.operators.columns import Scalar
+from cluster.operators.scalar_expressions import MOST_NODES, column_uses, columns_of, conjunction_of, substituted
+from cluster.plan.expressions import joins_by_equality, split_by_side, tidy_equality, without_alternatives
 from tests.cluster.plan.plans import condition
 
 LEFT, RIGHT = frozenset({"x", "y"}), frozenset({"u", "v"})

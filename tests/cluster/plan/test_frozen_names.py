@@ -5,15 +5,15 @@
 
 from __future__ import annotations
 
+import inspect
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import get_args
 
 import msgspec
 
-from cluster.language.algebra import Node
-from cluster.physical.operations import Operation
+from cluster.operators import NODES
+from cluster.physical.operations import OPERATIONS
 from tests.cluster.fjord.operators.test_conformance import CASES
 
 ROOT = Path(__file__).parents[3]
@@ -23,13 +23,13 @@ GROUPS = ("fjord.commands", "fjord.language", "fjord.replays")
 
 def names() -> Iterator[str]:
     """Yield a line for each name: of nodes and their fields, of operators and their states, of what states hold."""
-    for what, kinds in (("node", get_args(Node)), ("operator", get_args(Operation))):
+    for what, kinds in (("node", tuple(NODES.values())), ("operator", OPERATIONS)):
         for kind in kinds:
             found = msgspec.inspect.type_info(kind)
             assert isinstance(found, msgspec.inspect.StructType)
             yield f"{what} {found.tag}"
             yield from (f"{what} {found.tag} {field.encode_name}" for field in found.fields)
-    yield from (f"state {kind.state_name()}" for kind in get_args(Operation))
+    yield from (f"state {kind.state_name()}" for kind in OPERATIONS)
     kept = {name for cases in CASES.values() for case in cases for name in case.make().save()}
     yield from (f"kept {name}" for name in sorted(kept))
     groups = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["entry-points"]
@@ -45,12 +45,8 @@ def test_names_stay_and_new_ones_are_listed() -> None:
 
 def test_names_are_written_beside_the_classes() -> None:
     """A class that is renamed keeps its name on disk: it is a literal."""
-    for module in ("language/algebra.py", "physical/operations.py"):
-        source = (ROOT / "cluster" / module).read_text("utf-8")
-        for what, kinds in (("language", get_args(Node)), ("physical", get_args(Operation))):
-            if module.startswith(what):
-                for kind in kinds:
-                    assert f'tag="{kind.kind_name()}"' in source
+    for kind in (*NODES.values(), *OPERATIONS):
+        assert f'tag="{kind.kind_name()}"' in inspect.getsource(kind)
 
 
 if __name__ == "__main__":

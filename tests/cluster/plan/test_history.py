@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from cluster.language.algebra import Join, Union
-from cluster.language.stream_reading import History
+from cluster.operators import Join, Union
+from cluster.operators.source import History
 from cluster.plan.history import EVER_US, history_starts, sources_with_history, with_history_starts
 from tests.cluster.plan.plans import ALSO_A, A, B, where, window
 

@@ -6,12 +6,12 @@ import math
 
 import pytest
 
-from cluster.language.algebra import Node, Source, inputs_of
 from cluster.language.catalog import Catalog, StaticRelation
-from cluster.language.columns import Column
 from cluster.language.translation import translate
+from cluster.operators import Node, Source
+from cluster.operators.columns import Column
 from cluster.plan.lookup_order import partners_of
-from cluster.plan.relations_read import RelationSize, relations_of
+from cluster.plan.relations_read import RelationSize
 from cluster.plan.rewrite import rewrite
 from protocols.wire.streams import Field, FieldType, StreamSchema
 
@@ -40,13 +40,13 @@ CLOSED = "WHERE t.segment IN (SELECT segment FROM closed)"
 
 def source_of(node: Node) -> Source:
     while not isinstance(node, Source):
-        (node,) = inputs_of(node)
+        (node,) = node.inputs
     return node
 
 
 def order(text: str, sizes: dict[str, RelationSize]) -> list[str]:
     node = rewrite(translate(f"SELECT t.sensor FROM traffic t {text}", CATALOG).node, sizes=sizes).node
-    return [each.name for lookup in source_of(node).lookups for each in relations_of(lookup.table)]
+    return [each.name for lookup in source_of(node).lookups for each in lookup.table.relations]
 
 
 @pytest.mark.parametrize(("text", "names"), [

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from cluster.language.columns import identity_of
+from cluster.operators.columns import identity_of
 from cluster.physical.lowering import lower
 from cluster.physical.plan_files import PlanFiles
 from cluster.plan.epoch import EMPTY, Plan, PlanChange, decode_plan, encode_plan

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from cluster.fjord.acceptance import check_supported
-from cluster.language.algebra import AntiJoin, Join, Node
 from cluster.language.translation import translate
-from cluster.language.walks import nodes_of
+from cluster.operators import AntiJoin, Join, Node
+from cluster.operators.walks import nodes_of
 from cluster.plan.demand import demands_of
 from cluster.plan.explain import explain
 from cluster.plan.rewrite import rewrite

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cluster.language.algebra import Aggregate, Join, TimeWindow
+from cluster.operators import Aggregate, Join, TimeWindow
 from cluster.physical.lowering import lower, lower_alone
 from cluster.physical.migration import Migration
 from cluster.physical.text import plan_text

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from cluster.language.algebra import Distinct, Join, Node
-from cluster.language.columns import STAMP
-from cluster.language.stream_reading import Tolerance
+from cluster.operators import Distinct, Join, Node
+from cluster.operators.columns import STAMP
+from cluster.operators.source import Tolerance
 from cluster.plan.pane_query import pane_query_of
 from tests.cluster.plan.plans import A, B, call, condition, grouped, pick, where, window
 

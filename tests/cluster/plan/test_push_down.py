@@ -6,10 +6,10 @@ import math
 
 import pytest
 
-from cluster.language.algebra import Source
-from cluster.language.columns import Column
-from cluster.plan.expressions import read_scalar
+from cluster.operators import Source
+from cluster.operators.columns import Column
 from cluster.plan.push_down import PushablePredicate, split_predicate
+from cluster.plan.scalar_texts import read_scalar
 from protocols.wire.demands import PropertyBand
 from protocols.wire.programs import Band
 from protocols.wire.streams import FieldType

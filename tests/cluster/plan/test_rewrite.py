@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from cluster.errors import PlanError
-from cluster.language.algebra import (
+from cluster.language.translation import translate
+from cluster.operators import (
     Aggregate,
     CountWindow,
     Difference,
@@ -20,11 +21,7 @@ from cluster.language.algebra import (
     Source,
     TimeWindow,
     Union,
-    inputs_of,
-    schema_of,
-    with_inputs,
 )
-from cluster.language.translation import translate
 from cluster.plan.explain import explain
 from cluster.plan.rewrite import RULES, rewrite
 from tests.cluster.language.example_catalog import CATALOG
@@ -46,7 +43,7 @@ def test_query_is_rewritten(query, expected):
 def test_rewriting_keeps_the_columns_and_comes_to_rest(query):
     node = translate(query, CATALOG).node
     rewritten = rewrite(node)
-    assert schema_of(rewritten.node) == schema_of(node)
+    assert rewritten.node.schema == node.schema
     assert rewrite(rewritten.node).applied == ()
     assert all(rule in {each.__name__ for each in RULES} for rule in rewritten.applied)
 
@@ -135,7 +132,7 @@ def test_a_plan_is_a_value():
 def test_with_inputs_rebuilds_any_node():
     for _, query, _ in QUERIES:
         for node in _all(translate(query, CATALOG).node, object):
-            assert with_inputs(node, inputs_of(node)) == node
+            assert node.with_inputs(node.inputs) == node
 
 
 def test_shared_parts_are_rewritten_once():
@@ -151,10 +148,10 @@ def test_small_parts_that_are_shared_are_improved_for_each_of_those_above():
     both = Union(A, ALSO_A)
     plan = Join(where(both, '"x" > 1'), pick(where(both, '"x" > 2'), u='"x"'), condition('"x" = "u"'))
     rewritten = rewrite(plan).node
-    assert [type(each) for each in inputs_of(rewritten)] == [Union, Union]
+    assert [type(each) for each in rewritten.inputs] == [Union, Union]
     assert all(isinstance(each.input, Source) for each in _all(rewritten, Filter))
 
 
 def _all(node, kind):
     found = [node] if isinstance(node, kind) else []
-    return found + [each for below in inputs_of(node) for each in _all(below, kind)]
+    return found + [each for below in node.inputs for each in _all(below, kind)]

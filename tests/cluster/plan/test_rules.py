@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from cluster.language.algebra import (
+from cluster.operators import (
     AntiJoin,
     CountWindow,
     Difference,
@@ -32,15 +32,13 @@ from cluster.language.algebra import (
     UntilNext,
     Zip,
     ZipKind,
-    schema_of,
 )
-from cluster.language.columns import AggregateCall, Column, Ordering
-from cluster.language.extents import Coalescing
-from cluster.language.functions import IGNORE_COPIES
-from cluster.language.sequence_calls import SequenceCall
-from cluster.language.walks import nodes_of
-from cluster.language.window_shapes import Grid, Session, Span
-from cluster.physical.validity import multiplicity_sensitive
+from cluster.operators.aggregate_functions import AGGREGATE_FUNCTIONS
+from cluster.operators.columns import AggregateCall, Column, Ordering
+from cluster.operators.extent import Coalescing
+from cluster.operators.sequence import SequenceCall
+from cluster.operators.walks import nodes_of
+from cluster.operators.window_shapes import Grid, Session, Span
 from cluster.plan.rewrite import RULES
 from cluster.plan.rules import duplicates as d
 from cluster.plan.rules import emptiness as e
@@ -448,8 +446,8 @@ def _names(cases):
 @pytest.mark.parametrize(("rule", "plan", "expected"), APPLIES, ids=_names(APPLIES))
 def test_each_rule_rewrites_its_plan_and_keeps_the_columns(rule, plan, expected):
     assert rule(plan) == expected
-    assert [c.type for c in schema_of(expected)] == [c.type for c in schema_of(plan)]
-    assert [c.name for c in schema_of(expected)] == [c.name for c in schema_of(plan)]
+    assert [c.type for c in expected.schema] == [c.type for c in plan.schema]
+    assert [c.name for c in expected.schema] == [c.name for c in plan.schema]
 
 
 @pytest.mark.parametrize(("rule", "plan"), HOLDS_BACK, ids=_names(HOLDS_BACK))
@@ -457,11 +455,11 @@ def test_no_rule_applies_without_its_precondition(rule, plan):
     assert rule(plan) is None
 
 
-@pytest.mark.parametrize("function", sorted(IGNORE_COPIES))
+@pytest.mark.parametrize("function", sorted(name for name, row in AGGREGATE_FUNCTIONS.items() if row.ignores_copies))
 def test_no_distinct_is_needed_below_what_ignores_copies(function):
     above = grouped(Distinct(A), "x", call(function, "y"))
     assert d.drop_distinct_below_extremes(above) == grouped(A, "x", call(function, "y"))
-    assert multiplicity_sensitive(above, above=True) == (False,)
+    assert above.multiplicity_sensitive(above=True) == (False,)
 
 
 def test_every_rule_is_tried():

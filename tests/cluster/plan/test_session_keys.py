@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from cluster.language.algebra import Node, SessionWindow
-from cluster.language.columns import QUERY_GROUP
-from cluster.language.walks import nodes_of
-from cluster.language.window_shapes import Session
+from cluster.operators import Node, SessionWindow
+from cluster.operators.columns import QUERY_GROUP
+from cluster.operators.walks import nodes_of
+from cluster.operators.window_shapes import Session
 from cluster.physical.rules.marks import marked
 from cluster.plan.pipelines import partition_keys
 from tests.cluster.plan.plans import A, call, grouped, pick, where, window

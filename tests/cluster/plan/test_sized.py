@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from cluster.language.algebra import Node, schema_of
-from cluster.language.size_ranges import SizeRange, ranges_of, with_sizes
 from cluster.language.translation import translate
+from cluster.operators import Node
+from cluster.operators.size_ranges import SizeRange, ranges_of, with_sizes
 from cluster.physical.lowering import lower, lower_alone
 from cluster.plan.epoch import Plan, PlannedQuery
 from cluster.plan.rewrite import rewrite
@@ -45,7 +45,7 @@ def test_the_quality_has_all_sizes_and_a_name_of_its_own() -> None:
            JOIN weather WINDOW(RANGE MIN 10 MINUTES, MAX 1 HOUR) GRANULARITY(COARSEST 1 MINUTE, FINEST 10 SECONDS) AS b
            ON a.sensor = b.sensor"""
     )
-    names = [column.name for column in schema_of(sized(node))]
+    names = [column.name for column in sized(node).schema]
     assert (names[0], len(names), names[1] != "quality") == ("quality", 2, True)
     (window, *_) = ranges_of(node)
     assert "window 5h, window 1h, granularity 10s" in repr(sized(node, {window: 5 * HOUR}))
@@ -73,5 +73,5 @@ def test_what_runs_but_for_the_quality_is_the_plan_of_the_size(text: str) -> Non
     chosen = rewrite(sized(node, {window: 5 * HOUR})).node
     meant = rewrite(plan_of(text.format("5 HOURS"))).node
     assert with_sizes(node, {window: 5 * HOUR}) == plan_of(text.format("5 HOURS"))
-    kinds = [[type(each.operation).__name__ for each in lower_alone(plan).nodes] for plan in (chosen, meant)]
+    kinds = [[each.operation.kind_name() for each in lower_alone(plan).nodes] for plan in (chosen, meant)]
     assert [each for each in kinds[0] if each != "Project"] == [each for each in kinds[1] if each != "Project"]

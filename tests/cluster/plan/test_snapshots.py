@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cluster.language.algebra import (
+from cluster.operators import (
     CountWindow,
     Difference,
     Distinct,
@@ -17,7 +17,7 @@ from cluster.language.algebra import (
     TimeWindow,
     Union,
 )
-from cluster.language.columns import Column
+from cluster.operators.columns import Column
 from protocols.wire.streams import FieldType
 from tests.cluster.plan.plans import call, condition, grouped, pick, where
 from tests.cluster.plan.snapshots import Streams, evaluate

@@ -10,12 +10,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from cluster.fjord.acceptance import check_supported
-from cluster.language.algebra import StampJoin, schema_of
 from cluster.language.catalog import StaticRelation
-from cluster.language.columns import Column
 from cluster.language.errors import FjordSqlError
 from cluster.language.translation import translate
-from cluster.language.walks import nodes_of
+from cluster.operators import StampJoin
+from cluster.operators.columns import Column
+from cluster.operators.walks import nodes_of
 from cluster.plan.demand import demands_of
 from cluster.plan.explain import explain
 from cluster.plan.rewrite import rewrite
@@ -184,7 +184,7 @@ def test_what_has_no_meaning_is_refused(text: str, reason: str) -> None:
 def test_the_new_words_are_still_names() -> None:
     inner = "SELECT x AS asof, y AS within, x AS stamp, y AS match_condition FROM a"
     text = f"SELECT asof, within, stamp, match_condition FROM ({inner}) AS within"
-    names = [column.name for column in schema_of(translate(text, CATALOG).node)]
+    names = [column.name for column in translate(text, CATALOG).node.schema]
     assert names == ["asof", "within", "stamp", "match_condition"]
 
 

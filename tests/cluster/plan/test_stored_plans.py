@@ -9,14 +9,14 @@ import msgspec
 import pytest
 
 from cluster.errors import PlanError
-from cluster.language.algebra import Node, Union
-from cluster.language.columns import identity_of
-from cluster.language.walks import written_out
+from cluster.operators import Node, Union
+from cluster.operators.columns import identity_of
+from cluster.operators.walks import written_out
 from cluster.physical.lowering import lower
 from cluster.physical.plan_files import PlanFiles
 from cluster.plan import stored_plans
 from cluster.plan.epoch import FORMAT, Plan, PlanChange, PlannedQuery, decode_plan, encode_plan
-from cluster.plan.stored_plans import LARGEST_TREE, Numbered, encoded, restored, stored
+from cluster.plan.stored_plans import LARGEST_TREE, Numbered, as_nodes, encoded, read, stored, written
 from tests.cluster.plan.plans import A, where, window
 
 
@@ -31,7 +31,7 @@ def test_a_small_plan_is_a_tree() -> None:
     node = shared(3)
     assert written_out(node) <= LARGEST_TREE
     assert stored(node) is node
-    assert restored(node) is node
+    assert read(written(node)) == node
     assert encoded(node) == identity_of(node)
 
 
@@ -40,7 +40,7 @@ def test_a_plan_of_shared_parts_is_a_list_of_them() -> None:
     listed = stored(node)
     assert isinstance(listed, tuple)
     assert len(listed) == 122
-    again = restored(listed)
+    again = read(written(node))
     assert again == node
     assert stored(again) == listed
 
@@ -53,7 +53,7 @@ def test_names_are_made_of_what_a_plan_is_not_of_which_objects_it_consists() -> 
 @pytest.mark.parametrize("listed", [(), (Numbered(Union(A, A), (0, 0)),), (Numbered(A, ()), Numbered(A, (-1,)))])
 def test_a_list_that_is_no_plan_is_refused(listed: tuple[Numbered, ...]) -> None:
     with pytest.raises(ValueError, match="plan"):
-        restored(listed)
+        read(msgspec.json.encode(listed, enc_hook=as_nodes))
 
 
 def test_what_is_stored_of_it_is_small() -> None:

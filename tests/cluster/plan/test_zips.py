@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from cluster.fjord.acceptance import check_supported
 from cluster.language.catalog import StaticRelation
-from cluster.language.columns import Column
 from cluster.language.errors import FjordSqlError
 from cluster.language.translation import translate
+from cluster.operators.columns import Column
 from cluster.physical.errors import UnsupportedPlanError
 from cluster.plan.demand import demands_of
 from cluster.plan.explain import explain

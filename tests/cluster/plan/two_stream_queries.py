@@ -10,9 +10,9 @@ from typing import Any
 from hypothesis import strategies as st
 
 from cluster.fjord.acceptance import check_supported
-from cluster.language.algebra import Node
 from cluster.language.catalog import Catalog
 from cluster.language.translation import translate
+from cluster.operators import Node
 from cluster.plan.rewrite import rewrite
 from protocols.wire.streams import Field, FieldType, StreamSchema
 from tests.cluster.oracle.comparison import snapshots_of

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import polars as pl
 
-from cluster.language.columns import Column
 from cluster.language.comparisons import Comparison
 from cluster.language.relation_statements import CreateRelation
 from cluster.language.translation import parse_statement
+from cluster.operators.columns import Column
 from cluster.relations.allowed_files import AllowedFiles
 from cluster.relations.allowed_hosts import AllowedHosts
 from cluster.relations.opening import Reach, open_source

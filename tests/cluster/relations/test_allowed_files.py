@@ -15,8 +15,8 @@ from deltalake import write_deltalake
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster.language.columns import Column
 from cluster.language.errors import FjordSqlError
+from cluster.operators.columns import Column
 from cluster.relations.allowed_files import AllowedFiles
 from cluster.relations.opening import Reach
 from cluster.relations.source import SourceAwayError, SourceRefusedError

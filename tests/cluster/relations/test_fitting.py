@@ -8,8 +8,8 @@ from typing import Any
 import polars as pl
 import pytest
 
-from cluster.language.columns import Column
 from cluster.language.comparisons import Comparison
+from cluster.operators.columns import Column
 from cluster.relations.fitting import predicate, settled
 from protocols.wire.streams import FieldType
 

@@ -7,8 +7,8 @@ import time
 
 import pytest
 
-from cluster.language.columns import Column
 from cluster.language.comparisons import Comparison
+from cluster.operators.columns import Column
 from cluster.relations.allowed_hosts import AllowedHosts
 from cluster.relations.fitting import all_columns
 from cluster.relations.opening import Reach

@@ -12,7 +12,7 @@ from deltalake import write_deltalake
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster.language.columns import Column, Schema
+from cluster.operators.columns import Column, Schema
 from cluster.relations.fitting import all_columns
 from cluster.relations.source import RelationSourceError
 from protocols.wire.streams import FieldType

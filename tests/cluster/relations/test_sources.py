@@ -10,9 +10,9 @@ import polars as pl
 import pytest
 from deltalake import write_deltalake
 
-from cluster.language.columns import Column
 from cluster.language.comparisons import Comparison
 from cluster.language.errors import FjordSqlError
+from cluster.operators.columns import Column
 from cluster.relations.fitting import all_columns
 from cluster.relations.frames import CsvSource
 from cluster.relations.source import (

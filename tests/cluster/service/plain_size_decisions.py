@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from cluster.costs.adaptation import RESERVE, UNLIMITED, WORTHWHILE, Cost, adapt
-from cluster.language.size_ranges import Sizes
+from cluster.operators.size_ranges import Sizes
 from cluster.service.queries.ranged_queries import Costs, RangedQuery, share_of
 from cluster.service.queries.size_decisions import FURTHER
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import polars as pl
 
-from cluster.language.columns import Column
+from cluster.operators.columns import Column
 from cluster.relations.fitting import matched, settled
 from cluster.relations.source import SourceAwayError, SourceColumn
 from cluster.service.catalog.relation_store import RelationStore

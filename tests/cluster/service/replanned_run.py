@@ -24,10 +24,10 @@ from cluster.fjord.batch import NEVER, START
 from cluster.fjord.counters import owners_of
 from cluster.fjord.operator_statistics import OperatorStatistics
 from cluster.fjord.stored_rows import RowsInMemory
-from cluster.language.algebra import Node
 from cluster.language.catalog import Catalog
 from cluster.language.translation import translate
 from cluster.local.engine import Arrival, LocalEngine
+from cluster.operators import Node
 from cluster.physical.lowering import lower
 from cluster.physical.nodes import PhysicalPlan
 from cluster.plan.epoch import Plan

@@ -10,8 +10,8 @@ import pytest
 
 from cluster.errors import PlanError
 from cluster.ingest.service import Ingest
-from cluster.language.algebra import Source
-from cluster.language.columns import Column
+from cluster.operators import Source
+from cluster.operators.columns import Column
 from cluster.physical import plan_files
 from cluster.physical.nodes import Host
 from cluster.physical.plan_files import PlanFiles

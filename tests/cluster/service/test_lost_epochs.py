@@ -15,8 +15,8 @@ import pytest
 from msgspec.structs import replace
 from prometheus_client import generate_latest
 
-from cluster.language.algebra import Source
-from cluster.language.columns import Column
+from cluster.operators import Source
+from cluster.operators.columns import Column
 from cluster.physical.nodes import Host
 from cluster.physical.plan_files import PlanFiles
 from cluster.service.http.status import status_of

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from cluster.ingest.writer import StreamWriter
-from cluster.language.algebra import Source
-from cluster.language.columns import Column
+from cluster.operators import Source
+from cluster.operators.columns import Column
 from cluster.plan.epoch import Plan, PlannedQuery
 from cluster.service.publishing.publication import Publication, rewind
 from cluster.service.publishing.published import Position

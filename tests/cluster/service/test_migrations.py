@@ -14,14 +14,14 @@ from cluster.errors import UnwritableError
 from cluster.fjord.acceptance import RowLimits
 from cluster.fjord.batch import instant_text
 from cluster.ingest.proxy_clocks import TOLERANCE_US
-from cluster.language.algebra import Filter, Node, Project, TimeWindow, inputs_of, with_inputs
-from cluster.language.columns import Scalar
+from cluster.operators import Filter, Node, Project, TimeWindow
+from cluster.operators.columns import Scalar
 from cluster.physical.lowering import lower
 from cluster.physical.migration import MigrationRefusedError
 from cluster.physical.nodes import Host
 from cluster.physical.plan_files import PlanFiles
 from cluster.plan.epoch import Handover
-from cluster.plan.expressions import read_scalar
+from cluster.plan.scalar_texts import read_scalar
 from cluster.service.queries.migration_steps import Answered, has_ended
 from cluster.service.queries.migrations import ROOM_EVERY
 from cluster.service.registry.query_names import UnknownQueryError
@@ -317,7 +317,7 @@ def _with(node: Node, above: Any) -> Node:
     """Return a plan with something above each of its windows."""
     if isinstance(node, TimeWindow):
         return above(node)
-    return with_inputs(node, tuple(_with(each, above) for each in inputs_of(node)))
+    return node.with_inputs(tuple(_with(each, above) for each in node.inputs))
 
 
 async def test_the_api_lists_migrations(service: Service) -> None:

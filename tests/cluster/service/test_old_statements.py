@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from structlog.testing import capture_logs
 
-from cluster.language.algebra import TimeWindow, inputs_of
 from cluster.language.errors import FjordSqlError
 from cluster.language.translation import translate
+from cluster.operators import TimeWindow
 from tests.cluster.service.conftest import Service
 from tests.cluster.service.relation_cases import Relations
 
@@ -26,7 +26,7 @@ COLUMNS = '[{"name":"segment","type":"text","unit":""},{"name":"closed","type":"
 
 def windows(node):
     own = [(node.size_us, node.slide_us)] if isinstance(node, TimeWindow) else []
-    return [*own, *(each for below in inputs_of(node) for each in windows(below))]
+    return [*own, *(each for below in node.inputs for each in windows(below))]
 
 
 @pytest.fixture

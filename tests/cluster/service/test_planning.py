@@ -13,7 +13,7 @@ import httpx
 import pytest
 
 from cluster.language.errors import FjordSqlError
-from cluster.language.walks import written_out
+from cluster.operators.walks import written_out
 from cluster.planning_budget import PlanningLimitError, spend
 from cluster.service.access.roles import Role
 from cluster.service.access.token_files import Tokens

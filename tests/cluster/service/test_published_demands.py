@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import pytest
 from msgspec.structs import replace
 
-from cluster.language.algebra import Node
 from cluster.language.catalog import Catalog
 from cluster.language.translation import translate
+from cluster.operators import Node
 from cluster.physical.lowering import lower
 from cluster.physical.nodes import Subscriber
 from cluster.plan.epoch import Plan, PlannedQuery

@@ -10,8 +10,8 @@ from typing import Any, Literal
 import pytest
 
 from cluster.errors import PlanError, StorageError, UnwritableError
-from cluster.language.algebra import Source
-from cluster.language.columns import Column
+from cluster.operators import Source
+from cluster.operators.columns import Column
 from cluster.physical import plan_json
 from cluster.physical.nodes import NOTHING, PhysicalPlan
 from cluster.physical.plan_files import PlanFiles

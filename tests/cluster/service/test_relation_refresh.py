@@ -13,7 +13,7 @@ import time
 
 import pytest
 
-from cluster.language.columns import Column
+from cluster.operators.columns import Column
 from cluster.relations.freshness import Freshness, State
 from cluster.relations.source import SourceTooLargeError
 from cluster.service.catalog.relation_refresh import LONGEST_READ_SECONDS

@@ -12,8 +12,8 @@ from cluster.errors import ClusterError
 from cluster.expressions.nodes import Expression
 from cluster.fjord.counters import Totals
 from cluster.fjord.operator_statistics import NONE_YET, OperatorStatistics, Rates
-from cluster.language.algebra import Join
-from cluster.language.walks import nodes_of
+from cluster.operators import Join
+from cluster.operators.walks import nodes_of
 from cluster.physical.operations import Join as JoinOperation
 from cluster.physical.operations import Panes, SharedExtents
 from cluster.plan.alternatives import alternatives

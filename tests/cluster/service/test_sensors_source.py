@@ -7,7 +7,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from cluster.language.catalog import CatalogError
-from cluster.language.columns import Column
+from cluster.operators.columns import Column
 from cluster.relations.source import Limits
 from cluster.service.catalog.sensor_catalog import Connected, EntryPublished, SensorCatalog, sensors_relation
 from cluster.service.catalog.sensors_source import SensorsSource

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cluster.costs.adaptation import RESERVE, WORTHWHILE, Cost
-from cluster.language.size_ranges import SizeRange, Sizes
+from cluster.operators.size_ranges import SizeRange, Sizes
 from cluster.service.queries.ranged_queries import Costs, RangedQuery
 from cluster.service.queries.size_decisions import NoRoomError, admitted, changed_sizes
 from tests.cluster.service import plain_size_decisions as plain

@@ -14,11 +14,10 @@ from cluster.costs.answering import answering_us
 from cluster.costs.estimates import estimates_of, totals_of
 from cluster.costs.prices import SHIPPED
 from cluster.fjord.state_size import state_bytes
-from cluster.language.algebra import Node
 from cluster.language.catalog import BaseStream, Catalog, DerivedStream
-from cluster.language.size_ranges import ranges_of
 from cluster.language.translation import translate
-from cluster.language.walks import streams_of
+from cluster.operators import Node
+from cluster.operators.size_ranges import ranges_of
 from cluster.physical.lowering import lower
 from cluster.plan.epoch import Plan, PlannedQuery
 from cluster.plan.relations_read import RelationSize
@@ -79,7 +78,7 @@ def test_any_plan_takes_what_its_shape_takes() -> None:
     renamed = 0
     for node in islice(_texts(), 150):
         shape = shape_of(node)
-        rates = {name: 1.25 + 3 * place for place, name in enumerate(sorted(streams_of(node)))}
+        rates = {name: 1.25 + 3 * place for place, name in enumerate(sorted(node.streams))}
         assert sorted(name for name, _ in shape.streams) == sorted(rates)
         sides = [(rewrite(node).node, rates), (rewrite(shape.node).node, shape.rates(rates))]
         found = [
@@ -150,8 +149,8 @@ def test_a_text_that_comes_to_mean_something_else_is_translated_anew() -> None:
     plans = SizePlans(replace(CONTEXT, catalog=catalogs[0]))
     known = plans.ranged(text), plans.ranged(other)
     moved = plans.moved_to(replace(CONTEXT, catalog=catalogs[1]))
-    assert streams_of(moved.ranged(text)) == {NAMES[1]}
-    assert streams_of(known[0]) == {NAMES[0]}
+    assert moved.ranged(text).streams == {NAMES[1]}
+    assert known[0].streams == {NAMES[0]}
     assert moved.ranged(other) is known[1]
     costs = SizeCosts(plans, RATES, SHIPPED, timed=False)
     ranged = RangedQuery("q", text, ranges_of(known[0]), {})

@@ -13,11 +13,11 @@ from cluster.fjord.counters import Counters, added
 from cluster.fjord.kinds import ERROR
 from cluster.fjord.relation_tables import RelationTables
 from cluster.fjord.scalars import POLARS_TYPES
-from cluster.language.algebra import Node
 from cluster.language.catalog import Catalog, StaticRelation
-from cluster.language.columns import Column
 from cluster.language.translation import translate
 from cluster.local.engine import LocalEngine
+from cluster.operators import Node
+from cluster.operators.columns import Column
 from cluster.physical.lowering import lower
 from cluster.physical.plan_files import PlanFiles
 from cluster.plan.epoch import Plan, PlannedQuery

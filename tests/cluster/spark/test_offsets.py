@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from cluster.language.algebra import Source
-from cluster.language.columns import Column
+from cluster.operators import Source
+from cluster.operators.columns import Column
 from cluster.physical.lowering import lower
 from cluster.physical.nodes import NOTHING, PhysicalPlan
 from cluster.plan.epoch import Plan, PlannedQuery

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from cluster.language.algebra import Node
+from cluster.operators import Node
 from cluster.physical.lowering import lower
 from cluster.physical.operations import Exchange, Lookup
 from cluster.plan.epoch import Plan, PlannedQuery

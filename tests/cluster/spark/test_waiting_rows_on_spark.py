@@ -10,8 +10,8 @@ import pytest
 
 from cluster.fjord.batch import NEVER, START
 from cluster.language.catalog import Catalog, StaticRelation
-from cluster.language.columns import Column
 from cluster.language.translation import translate
+from cluster.operators.columns import Column
 from cluster.physical.lowering import lower
 from cluster.physical.plan_files import PlanFiles
 from cluster.plan.epoch import Plan, PlannedQuery

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql.streaming.datasource import ReadMaxRows
 
-from cluster.language.algebra import Column, Source
+from cluster.operators import Source
+from cluster.operators.columns import Column
 from cluster.physical.lowering import lower
 from cluster.physical.nodes import Host
 from cluster.physical.plan_files import PlanFiles

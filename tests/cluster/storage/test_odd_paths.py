@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 from deltalake import write_deltalake
 
-from cluster.language.columns import Column
+from cluster.operators.columns import Column
 from cluster.relations.allowed_files import AllowedFiles
 from cluster.relations.frames import DeltaSource
 from cluster.relations.source import Limits

@@ -15,8 +15,8 @@ from deltalake import DeltaTable
 from deltalake.transaction import AddAction
 from pyspark.sql.streaming.datasource import ReadMaxRows
 
-from cluster.language.algebra import Source
-from cluster.language.columns import Column
+from cluster.operators import Source
+from cluster.operators.columns import Column
 from cluster.physical.lowering import lower
 from cluster.physical.nodes import Host, PhysicalPlan
 from cluster.physical.plan_files import PlanFiles

@@ -24,8 +24,8 @@ from cluster.fjord.operators.filtering import Filter
 from cluster.fjord.operators.partial_aggregation import PartialAggregate
 from cluster.fjord.operators.time_window import TimeWindow
 from cluster.fjord.saved_state import pack_state, unpack_state
-from cluster.language.columns import AggregateCall, Column
-from cluster.plan.expressions import read_scalar
+from cluster.operators.columns import AggregateCall, Column
+from cluster.plan.scalar_texts import read_scalar
 from protocols.wire.batches import EXPECTED_COLUMN, MISSING_COLUMN, SAMPLES_COLUMN, measure_column
 from protocols.wire.programs import Measure
 from protocols.wire.streams import FieldType

@@ -67,16 +67,16 @@ from cluster.fjord.operators.union import Union
 from cluster.fjord.operators.until_next import UntilNext
 from cluster.fjord.operators.window_bounds import WindowBounds
 from cluster.fjord.operators.zipping import Zip
-from cluster.language.algebra import Node, Relation, TableLookup
-from cluster.language.columns import QUERY_GROUP, VISIBLE_FROM, AggregateCall, Column, Ordering, Output, Scalar, Schema
-from cluster.language.extents import Coalescing, Keeping, Link
-from cluster.language.kept_tuples import KeptTuples
-from cluster.language.plans import passed_on
-from cluster.language.row_patterns import Definition, Lag, PatternElement, Reach, RowPattern, Skip, SkipKind
-from cluster.language.sequence_calls import SequenceCall
-from cluster.language.window_shapes import Grid, Session, Span
-from cluster.physical.mark_columns import SUPERSEDED_UNTIL
-from cluster.plan.expressions import read_scalar
+from cluster.operators import Node, Relation, TableLookup
+from cluster.operators.columns import QUERY_GROUP, VISIBLE_FROM, AggregateCall, Column, Ordering, Output, Scalar, Schema
+from cluster.operators.extent import Coalescing, Keeping, Link
+from cluster.operators.kept_extent import KeptTuples
+from cluster.operators.mark_columns import SUPERSEDED_UNTIL
+from cluster.operators.pattern_match import Definition, Lag, PatternElement, Reach, RowPattern, Skip, SkipKind
+from cluster.operators.scalar_expressions import passed_on
+from cluster.operators.sequence import SequenceCall
+from cluster.operators.window_shapes import Grid, Session, Span
+from cluster.plan.scalar_texts import read_scalar
 from protocols.wire.batches import (
     COVERED_BY_COLUMN,
     EXPECTED_COLUMN,
@@ -495,7 +495,7 @@ INSTANTANEOUS = (
     "Ranked 1",
     "Ranked 2",
 )
-"""What answers rows that are valid at one instant if those of the left are: see cluster/language/instants.py."""
+"""What answers rows that are valid at one instant if those of the left are: see :attr:`Node.is_instantaneous`."""
 CASES_BY_NAME = {
     f"{operator.__name__} {place}": case for operator, cases in CASES.items() for place, case in enumerate(cases)
 }

@@ -21,12 +21,12 @@ from cluster.fjord.operators.joining import Join
 from cluster.fjord.operators.partial_aggregation import PartialAggregate
 from cluster.fjord.queues import PushQueue
 from cluster.fjord.saved_state import pack_state, unpack_state
-from cluster.language.algebra import Aggregate, Distinct, Filter, Node, PartitionedWindow, Source, Union, inputs_of
-from cluster.language.algebra import CountWindow as CountWindowNode
-from cluster.language.algebra import Join as JoinNode
-from cluster.language.columns import AggregateCall, Column
+from cluster.operators import Aggregate, Distinct, Filter, Node, PartitionedWindow, Source, Union
+from cluster.operators import CountWindow as CountWindowNode
+from cluster.operators import Join as JoinNode
+from cluster.operators.columns import AggregateCall, Column
 from cluster.physical.rules.awaited_windows import MOST_LAG_US, awaited_windows
-from cluster.plan.expressions import read_scalar
+from cluster.plan.scalar_texts import read_scalar
 from protocols.wire.streams import FieldType
 from tests.cluster.oracle.running import fragment_alone
 
@@ -169,7 +169,7 @@ POSITIVE = read_scalar('"n" > 0', BOOLEAN)
 def test_only_what_something_waits_for_is_cut(node: Node, awaited: bool) -> None:
     windows = [node]
     while not isinstance(windows[-1], PartitionedWindow | CountWindowNode):
-        windows.append(inputs_of(windows[-1])[0])
+        windows.append(windows[-1].inputs[0])
     assert awaited_windows(node) == ({windows[-1]} if awaited else set())
 
 

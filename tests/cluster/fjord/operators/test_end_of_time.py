@@ -14,11 +14,11 @@ from cluster.fjord.operators.grid_window import GridWindow
 from cluster.fjord.operators.session_window import SessionWindow
 from cluster.fjord.operators.time_window import TimeWindow
 from cluster.fjord.operators.until_next import UntilNext
-from cluster.language.algebra import Distinct, Source
-from cluster.language.algebra import Granularity as Granules
-from cluster.language.algebra import TimeWindow as Window
-from cluster.language.columns import Column
-from cluster.language.window_shapes import LONGEST_WINDOW_US, Grid, Session, Span
+from cluster.operators import Distinct, Source
+from cluster.operators import Granularity as Granules
+from cluster.operators import TimeWindow as Window
+from cluster.operators.columns import Column
+from cluster.operators.window_shapes import LONGEST_WINDOW_US, Grid, Session, Span
 from cluster.plan.rewrite import rewrite
 from cluster.testing import EOF, QueryRun, ScriptedSource
 from protocols.wire.streams import FieldType

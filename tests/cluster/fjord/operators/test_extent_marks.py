@@ -11,9 +11,9 @@ import pytest
 from cluster.fjord.batch import END, NEVER, START, Batch
 from cluster.fjord.operators.extent import Extent
 from cluster.fjord.operators.shared_extents import SharedExtents
-from cluster.language.columns import QUERY_GROUP, VISIBLE_FROM
-from cluster.language.extents import Coalescing
-from cluster.physical.mark_columns import RUN_BEGIN, RUN_END, SUPERSEDED_UNTIL
+from cluster.operators.columns import QUERY_GROUP, VISIBLE_FROM
+from cluster.operators.extent import Coalescing
+from cluster.operators.mark_columns import RUN_BEGIN, RUN_END, SUPERSEDED_UNTIL
 
 COLUMNS = pl.DataFrame(
     schema={

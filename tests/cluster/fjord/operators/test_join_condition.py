@@ -6,7 +6,7 @@ import polars as pl
 import pytest
 
 from cluster.fjord.operators.join_condition import LEFT_KEY, RIGHT_KEY, join_condition, matching_pairs
-from cluster.plan.expressions import read_scalar
+from cluster.plan.scalar_texts import read_scalar
 from protocols.wire.streams import FieldType
 
 LEFT = pl.DataFrame({"x": [1, 2, 2, None], "y": [1, 1, 2, None]}, schema={"x": pl.Int64, "y": pl.Int64})

@@ -15,10 +15,9 @@ from cluster.fjord.operators.kept_extent import KeptExtent
 from cluster.fjord.queues import PushQueue
 from cluster.fjord.saved_state import pack_state, unpack_state
 from cluster.fjord.state_size import StateLimitError, check_state, state_bytes
-from cluster.language.kept_tuples import KeptTuples
 from cluster.language.translation import translate
+from cluster.operators.kept_extent import KeptTuples
 from cluster.physical import operations
-from cluster.physical.emission import late_nodes
 from cluster.physical.lowering import lower, with_query
 from cluster.physical.text import plan_text
 from cluster.plan.epoch import Plan, PlannedQuery
@@ -138,7 +137,7 @@ def test_queries_that_differ_in_what_they_read_keep_tuples_apart() -> None:
 def test_rows_of_a_window_that_slides_by_time_come_at_its_borders(window: str, held: int) -> None:
     text = f"SELECT speed FROM traffic WINDOW({window}) COALESCE(speed BY sensor) KEEP 9 TUPLES"
     (fragment,) = lower(Plan(1, (planned("q", text),))).fragments
-    assert sum(isinstance(each.operation, operations.KeptExtent) for each in late_nodes(fragment)) == held
+    assert sum(isinstance(each.operation, operations.KeptExtent) for each in fragment.late_nodes) == held
 
 
 def test_what_was_dropped_is_shown_with_the_plan() -> None:

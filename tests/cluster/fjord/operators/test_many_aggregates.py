@@ -8,11 +8,11 @@ from cluster.fjord.aggregates import partial_columns
 from cluster.fjord.batch import END, START, Batch
 from cluster.fjord.operators.partial_aggregation import PartialAggregate
 from cluster.fjord.pane_grid import FEWEST_KEYS, PaneGrid
-from cluster.language.algebra import Aggregate
 from cluster.language.catalog import Catalog
-from cluster.language.columns import AggregateCall
 from cluster.language.translation import translate
-from cluster.language.walks import nodes_of
+from cluster.operators import Aggregate
+from cluster.operators.columns import AggregateCall
+from cluster.operators.walks import nodes_of
 from protocols.wire.streams import Field, FieldType, StreamSchema
 from tests.counted_calls import calls
 

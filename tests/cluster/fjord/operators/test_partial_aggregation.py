@@ -16,7 +16,7 @@ from cluster.expressions.nodes import Column
 from cluster.fjord.batch import END, START, Batch
 from cluster.fjord.operators import partial_aggregation
 from cluster.fjord.operators.partial_aggregation import PartialAggregate
-from cluster.language.columns import AggregateCall, Scalar
+from cluster.operators.columns import AggregateCall, Scalar
 from protocols.wire.streams import FieldType
 
 INTEGER = FieldType.INTEGER

@@ -12,8 +12,8 @@ from cluster.fjord import pattern_rows, row_automaton
 from cluster.fjord.batch import END, NEVER, START, Batch
 from cluster.fjord.operators.pattern_match import PatternMatch
 from cluster.fjord.saved_state import pack_state, unpack_state
-from cluster.language.columns import AggregateCall, Output
-from cluster.language.row_patterns import (
+from cluster.operators.columns import AggregateCall, Output
+from cluster.operators.pattern_match import (
     Definition,
     Lag,
     PatternElement,
@@ -23,7 +23,7 @@ from cluster.language.row_patterns import (
     SkipKind,
     pattern_text,
 )
-from cluster.plan.expressions import read_scalar
+from cluster.plan.scalar_texts import read_scalar
 from protocols.wire.streams import FieldType
 
 INTEGER, BOOLEAN = FieldType.INTEGER, FieldType.BOOLEAN

@@ -23,9 +23,9 @@ from cluster.fjord.pattern_rows import Partition
 from cluster.fjord.pattern_values import PatternValues
 from cluster.fjord.row_automaton import Automaton, Search
 from cluster.fjord.saved_state import pack_state, unpack_state
-from cluster.language.columns import AggregateCall
-from cluster.language.row_patterns import Definition, PatternElement, Reach, RowPattern, Skip, SkipKind
-from cluster.plan.expressions import read_scalar
+from cluster.operators.columns import AggregateCall
+from cluster.operators.pattern_match import Definition, PatternElement, Reach, RowPattern, Skip, SkipKind
+from cluster.plan.scalar_texts import read_scalar
 from tests.cluster.fjord.operators.test_pattern_match import COUNT, FIRST, INTEGER, LAST, MEASURES, defined, frame
 
 X = read_scalar('"x"', INTEGER)

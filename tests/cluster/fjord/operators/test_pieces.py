@@ -40,11 +40,11 @@ from cluster.fjord.operators.union import Union
 from cluster.fjord.operators.until_next import UntilNext
 from cluster.fjord.operators.window_bounds import WindowBounds
 from cluster.fjord.saved_state import pack_state, unpack_state
-from cluster.language.algebra import Relation, TableLookup
-from cluster.language.columns import AggregateCall, Column, Ordering, Output, Scalar
-from cluster.language.window_shapes import Grid, Session, Span
-from cluster.physical.mark_columns import ORIGIN
-from cluster.plan.expressions import read_scalar
+from cluster.operators import Relation, TableLookup
+from cluster.operators.columns import AggregateCall, Column, Ordering, Output, Scalar
+from cluster.operators.mark_columns import ORIGIN
+from cluster.operators.window_shapes import Grid, Session, Span
+from cluster.plan.scalar_texts import read_scalar
 from protocols.wire.streams import FieldType
 from tests.cluster.fjord.operators.conformance import LAST, Case, frame, run, snapshots
 

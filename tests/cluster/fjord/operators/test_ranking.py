@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from cluster.fjord.batch import END, NEVER, START, Batch
 from cluster.fjord.operators import rank_sweep, ranking
 from cluster.fjord.operators.ranking import Ranked
-from cluster.language.columns import Ordering
+from cluster.operators.columns import Ordering
 from tests.cluster.fjord.operators.test_relational import LAST, Bag, Interval, check, frame, run, snapshot
 
 LEFT = frame([])

@@ -28,8 +28,8 @@ from cluster.fjord.operators.semi_joining import SemiJoin
 from cluster.fjord.operators.splitting import Split
 from cluster.fjord.operators.union import Union
 from cluster.fjord.saved_state import pack_state, unpack_state
-from cluster.language.columns import Scalar
-from cluster.plan.expressions import read_scalar
+from cluster.operators.columns import Scalar
+from cluster.plan.scalar_texts import read_scalar
 from protocols.wire.streams import FieldType
 from tests.cluster.papers.coalesce import Coalesce
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from cluster.fjord.batch import END, NEVER, START, Batch
 from cluster.fjord.operators.reordering import Reorder
 from cluster.fjord.saved_state import pack_state, unpack_state
-from cluster.language.columns import Column
+from cluster.operators.columns import Column
 from protocols.wire.streams import FieldType
 
 SCHEMA = (Column("n", FieldType.INTEGER),)

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from cluster.fjord.batch import ALWAYS, END, NEVER, START, Batch
 from cluster.fjord.operators.sequence import Sequence
 from cluster.fjord.saved_state import pack_state, unpack_state
-from cluster.language.sequence_calls import SequenceCall
+from cluster.operators.sequence import SequenceCall
 from protocols.wire.streams import FieldType
 from tests.cluster.sequence_definition import Stamped, sequence_rows
 

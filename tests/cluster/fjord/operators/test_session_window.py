@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from cluster.errors import PlanError
 from cluster.fjord.batch import ALWAYS, END, NEVER, START, Batch
 from cluster.fjord.operators.session_window import SessionWindow
-from cluster.language.window_shapes import Session
+from cluster.operators.window_shapes import Session
 from tests.cluster.plan.snapshots import sessions_of
 
 COLUMNS = pl.DataFrame(schema={START: pl.Int64, END: pl.Int64, "k": pl.String, "n": pl.Int64})

@@ -14,9 +14,9 @@ from cluster.fjord.operators.counted_extents import CountedExtents
 from cluster.fjord.operators.live_marks import LiveMarks, marks_of
 from cluster.fjord.operators.shared_count_window import SharedCountWindow
 from cluster.fjord.operators.shared_extents import SharedExtents
-from cluster.language.columns import QUERY_GROUP, VISIBLE_FROM
-from cluster.language.extents import Coalescing
-from cluster.physical.mark_columns import RUN_BEGIN, RUN_END, SUPERSEDED_UNTIL
+from cluster.operators.columns import QUERY_GROUP, VISIBLE_FROM
+from cluster.operators.extent import Coalescing
+from cluster.operators.mark_columns import RUN_BEGIN, RUN_END, SUPERSEDED_UNTIL
 
 COLUMNS = pl.DataFrame(
     schema={START: pl.Int64, END: pl.Int64, "k": pl.String}

@@ -14,8 +14,8 @@ from cluster.fjord.batch import END, NEVER, START, Batch
 from cluster.fjord.operator import Operator
 from cluster.fjord.operators.asof_joining import AsofJoin
 from cluster.fjord.operators.stamp_joining import StampJoin
-from cluster.language.algebra import ZipKind
-from cluster.plan.expressions import read_scalar
+from cluster.operators import ZipKind
+from cluster.plan.scalar_texts import read_scalar
 from protocols.wire.streams import FieldType
 from tests.cluster.fjord.operators.two_sided_running import EMPTY, ROWS, frame, run_two_sided
 from tests.cluster.stamp_join_definition import Row, Stamped, asof_rows, interval_rows

@@ -16,8 +16,8 @@ from cluster.fjord.operators.multiplexing import Multiplex
 from cluster.fjord.operators.projection import Project
 from cluster.fjord.operators.sampling import Sample
 from cluster.fjord.operators.time_window import TimeWindow
-from cluster.language.columns import Output
-from cluster.plan.expressions import read_scalar
+from cluster.operators.columns import Output
+from cluster.plan.scalar_texts import read_scalar
 from protocols.wire.batches import DEFAULT_RATE_COLUMN
 from protocols.wire.streams import FieldType
 

@@ -8,7 +8,7 @@ import pytest
 from cluster.errors import PlanError
 from cluster.fjord.batch import END, NEVER, START, Batch
 from cluster.fjord.operators.window_bounds import WindowBounds
-from cluster.language.window_shapes import Grid, Span
+from cluster.operators.window_shapes import Grid, Span
 
 DAYS = Grid(Span("day", 1), size=Span("day", 1))
 SCHEMA = {START: pl.Int64, END: pl.Int64, "n": pl.Int64}

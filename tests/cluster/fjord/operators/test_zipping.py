@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from cluster.errors import StateError
 from cluster.fjord.batch import END, NEVER, START, Batch
 from cluster.fjord.operators.zipping import Zip
-from cluster.language.algebra import ZipKind
+from cluster.operators import ZipKind
 from tests.cluster.fjord.operators.two_sided_running import EMPTY, ROWS, frame, run_two_sided
 from tests.cluster.zip_definition import Stamped, zip_rows, zipped
 

@@ -17,9 +17,9 @@ import msgspec
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from cluster.language.algebra import Aggregate, Granularity, Node, TimeWindow, WindowBounds
-from cluster.language.walks import below_filters, from_below, rebuilt
-from cluster.language.window_shapes import Allowed, Span
+from cluster.operators import Aggregate, Granularity, Node, TimeWindow, WindowBounds
+from cluster.operators.walks import below_filters, from_below, rebuilt
+from cluster.operators.window_shapes import Allowed, Span
 from cluster.shared_nodes import remembered
 from protocols.text.durations import format_duration
 
@@ -159,6 +159,7 @@ def with_sizes(node: Node, sizes: Sizes = BEST) -> Node:
         size_us = sizes.get(found, found.best_us)
         if isinstance(current, Granularity):
             return replace(current, granule_us=size_us, allowed=UNSET)
+        assert isinstance(current, TimeWindow)  # noqa: S101 - nothing else has a range
         return replace(current, size_us=size_us, allowed=UNSET)
 
     def change(current: Node) -> Node:

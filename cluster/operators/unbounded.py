@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cluster.language.algebra import (
+from cluster.operators import (
     CountWindow,
     Filter,
     Granularity,
@@ -13,46 +13,15 @@ from cluster.language.algebra import (
     Source,
     TimeWindow,
     Union,
-    inputs_of,
 )
-from cluster.language.walks import below_filters
+from cluster.operators.walks import below_filters
 from cluster.shared_nodes import remembered
-
-OPERATOR_WORDS = {
-    "TimeWindow": "a window",
-    "CountWindow": "a window",
-    "PartitionedWindow": "a window",
-    "SessionWindow": "a window of sessions",
-    "UntilNext": "VALID UNTIL NEXT",
-    "Join": "a join",
-    "Zip": "a zipper join",
-    "PatternMatch": "MATCH_RECOGNIZE",
-    "StampJoin": "a join by stamps",
-    "Sequence": "OVER",
-    "KeptExtent": "KEEP",
-    "SemiJoin": "a subquery in a condition",
-    "AntiJoin": "a subquery in a condition",
-    "Distinct": "DISTINCT",
-    "Difference": "EXCEPT",
-    "Intersection": "INTERSECT",
-    "Aggregate": "an aggregate",
-    "Extent": "COALESCE",
-    "Ranked": "ORDER BY",
-    "WindowBounds": "an aggregate",
-    "Union": "UNION",
-    "Lookup": "LEFT JOIN",
-    "Held": "a relation",
-    "Granularity": "GRANULARITY",
-    "Istream": "Istream",
-    "Dstream": "Dstream",
-}
-"""Operators as they are written in queries."""
 
 
 def named_operator(node: Node) -> str:
     """Return, in words, the topmost operator of a plan that its query names, apart from filters and projections."""
     top = below_filters(node)
-    return "UNION or an outer join" if isinstance(top, Union) else OPERATOR_WORDS.get(type(top).__name__, "a stream")
+    return "UNION or an outer join" if isinstance(top, Union) else top.written_as
 
 
 @remembered
@@ -64,7 +33,7 @@ def stays_for_ever(node: Node) -> bool:
         case CountWindow():
             return node.rows is None
         case Filter() | Project() | Granularity() | Union():
-            return any(stays_for_ever(each) for each in inputs_of(node))
+            return any(stays_for_ever(each) for each in node.inputs)
         case _:
             return False
 
@@ -76,7 +45,7 @@ def unbounded_operator(node: Node) -> str | None:
     Istream directly over an unbounded window of a stream needs no state: it is the stream (section 4.2, rule CQL). The
     first rows of an order are few: those that stay behind them for ever are forgotten.
     """
-    for each in inputs_of(node):
+    for each in node.inputs:
         if (found := unbounded_operator(each)) is not None:
             return found
     if isinstance(node, Filter | Project | Granularity | Union | Source):
@@ -85,7 +54,7 @@ def unbounded_operator(node: Node) -> str | None:
         return None
     if isinstance(node, Istream) and _over_unbounded_stream(node.input):
         return None
-    if any(stays_for_ever(each) for each in inputs_of(node)):
+    if any(stays_for_ever(each) for each in node.inputs):
         return named_operator(node)
     return None
 

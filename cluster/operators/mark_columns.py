@@ -15,7 +15,7 @@ state, and never change.
 
 from __future__ import annotations
 
-from cluster.language.columns import QUERY_GROUP, STAMP, VISIBLE_FROM, Column, Schema
+from cluster.operators.columns import QUERY_GROUP, STAMP, VISIBLE_FROM, Column, Schema
 from protocols.wire.batches import COVERED_BY_COLUMN
 from protocols.wire.streams import FieldType
 

@@ -1,4 +1,4 @@
-"""Patterns of rows (``MATCH_RECOGNIZE``) as plain data: what :class:`cluster.language.algebra.PatternMatch` looks for.
+"""Patterns of rows (``MATCH_RECOGNIZE``).
 
 A pattern is a row of *elements*, each a variable with a quantifier. What a condition or a measure asks of other rows
 than the current one is a column of its own, which :class:`Lag` or :class:`Reach` describes, so that the expressions
@@ -7,12 +7,19 @@ themselves are those of everywhere else.
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from collections.abc import Iterator
+from typing import Annotated, ClassVar, Literal, NoReturn, final
 
 import msgspec
 from msgspec import Meta
 
-from cluster.language.columns import AggregateCall, Output, Scalar
+from cluster.operators.columns import AggregateCall, Column, Output, Scalar, Schema
+from cluster.operators.errors import UnboundedPlanError
+from cluster.operators.node import Conditions, Need, OneInput
+from cluster.operators.operation import Prompt, own
+from cluster.operators.words import listed
+from cluster.shared_nodes import remembered
+from protocols.text.durations import format_duration
 
 INSTANT = "fjord_start_us"
 """The column of the instant at which a row is valid, which all rows have although no schema names it: STAMP()."""
@@ -179,3 +186,97 @@ def _quantifier(element: PatternElement) -> str:
         case least, most:
             sign = f"{{{least},{most}}}"
     return f"{sign}?" if element.reluctant else sign
+
+
+@final
+class PatternMatch(OneInput, frozen=True, tag="PatternMatch"):
+    """Matches of a pattern of rows, for each combination of `keys` (docs/reference/sql.md, Patterns).
+
+    Tuples are valid at their own instant only; a match is valid at that of its last row.
+    """
+
+    written_as: ClassVar[str] = "MATCH_RECOGNIZE"
+    keys: tuple[str, ...]
+    pattern: RowPattern
+
+    @property
+    @remembered
+    def schema(self) -> Schema:
+        """The keys, and the measures."""
+        by_name = {column.name: column for column in self.input.schema}
+        measures = (Column(each.name, each.scalar.type, each.unit) for each in self.pattern.measures)
+        return (*(by_name[key] for key in self.keys), *measures)
+
+    @property
+    def never_null(self) -> frozenset[str]:
+        """The keys that are never NULL."""
+        return self.input.never_null & frozenset(self.keys)
+
+    def describe(self) -> str:
+        """Return the pattern."""
+        return pattern_words(self.pattern, self.keys)
+
+    def operation(self, lag_us: int | None = None) -> PatternMatchOperation:
+        """Return what runs of it."""
+        del lag_us
+        return PatternMatchOperation(self.input.schema, self.keys, self.pattern)
+
+    @property
+    def is_instantaneous(self) -> bool:
+        """Yes."""
+        return True
+
+    @property
+    def rows_last_us(self) -> int:
+        """An instant."""
+        return 1
+
+    def multiplicity_sensitive(self, *, above: bool) -> tuple[bool, ...]:
+        """Return True: each copy is a row."""
+        del above
+        return (True,)
+
+    def needed_below(self, wanted: frozenset[str], conditions: Conditions) -> Iterator[Need]:
+        """Yield all columns: they decide the order."""
+        del wanted, conditions
+        yield self.input, self.input.names, ()
+
+    def reach_us(self) -> NoReturn:
+        """Raise: there is no bound."""
+        raise UnboundedPlanError("where a match begins depends on the matches before it")
+
+    delay_us = reach_us
+
+    @remembered
+    def published_us(self) -> int:
+        """Return that of the tuples."""
+        return self.input.published_us()
+
+    @property
+    @remembered
+    def full_after_us(self) -> int:
+        """The longest match after the tuples, if it has a bound in time."""
+        return self.input.full_after_us + (self.pattern.within_us or 0)
+
+
+@final
+class PatternMatchOperation(Prompt, frozen=True, tag="PatternMatch"):
+    """Matches of a pattern of rows; fields as of the node, `columns` those of the input."""
+
+    columns: Schema
+    keys: tuple[str, ...]
+    pattern: RowPattern
+
+    def describe(self) -> str:
+        """Return one line about it."""
+        return pattern_words(self.pattern, own(self.keys))
+
+
+def pattern_words(pattern: RowPattern, keys: tuple[str, ...]) -> str:
+    """Return one line about a pattern of rows."""
+    within = "" if pattern.within_us is None else f" within {format_duration(pattern.within_us)}"
+    skip = (
+        f", then {pattern.skip.kind} {pattern.skip.variable}".rstrip() if pattern.skip.kind != "past last row" else ""
+    )
+    by = f" for each {listed(keys)}" if keys else ""
+    return f"match {pattern_text(pattern.elements)}{within}{skip}{by}"

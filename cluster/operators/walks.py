@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 
-from cluster.language.algebra import Filter, Held, Lookup, Node, Project, Source, inputs_of, with_inputs
+from cluster.operators import Filter, Held, Lookup, Node, Project
 from cluster.shared_nodes import remembered
 
 
@@ -28,7 +28,7 @@ def nodes_of(node: Node, *, within: Callable[[Node], bool] | None = None) -> Ite
         seen.add(id(current))
         yield current
         if within is None or within(current):
-            waiting.extend(reversed(inputs_of(current)))
+            waiting.extend(reversed(current.inputs))
 
 
 def from_below(node: Node) -> Iterator[Node]:
@@ -42,18 +42,12 @@ def from_below(node: Node) -> Iterator[Node]:
         elif id(current) not in seen:
             seen.add(id(current))
             waiting.append((current, True))
-            waiting.extend((each, False) for each in reversed(inputs_of(current)))
-
-
-@remembered
-def streams_of(node: Node) -> frozenset[str]:
-    """Return the names of the streams a plan reads."""
-    return frozenset(each.stream for each in nodes_of(node) if isinstance(each, Source))
+            waiting.extend((each, False) for each in reversed(current.inputs))
 
 
 def streams_of_all(nodes: Iterable[Node]) -> frozenset[str]:
     """Return the names of the streams that any of some plans reads."""
-    return frozenset[str]().union(*map(streams_of, nodes))
+    return frozenset[str]().union(*(each.streams for each in nodes))
 
 
 def below_filters(node: Node) -> Node:
@@ -65,7 +59,7 @@ def below_filters(node: Node) -> Node:
 
 def parts_shared(node: Node) -> frozenset[int]:
     """Return the identities of objects that have inputs and are the input of several nodes, or twice of one."""
-    uses = Counter(id(below) for each in nodes_of(node) for below in inputs_of(each) if inputs_of(below))
+    uses = Counter(id(below) for each in nodes_of(node) for below in each.inputs if below.inputs)
     return frozenset(identity for identity, count in uses.items() if count > 1)
 
 
@@ -84,7 +78,7 @@ def rebuilt(node: Node, change: Callable[[Node], Node]) -> Node:
     def visit(current: Node) -> Node:
         found = made.get(id(current))
         if found is None:
-            found = made[id(current)] = change(above(current, tuple([visit(each) for each in inputs_of(current)])))
+            found = made[id(current)] = change(above(current, tuple([visit(each) for each in current.inputs])))
         return found
 
     return visit(node)
@@ -92,18 +86,18 @@ def rebuilt(node: Node, change: Callable[[Node], Node]) -> Node:
 
 def above(node: Node, inputs: tuple[Node, ...]) -> Node:
     """Return `node` above other inputs: the same object if its inputs are the same."""
-    same = all(one is other for one, other in zip(inputs_of(node), inputs, strict=True))
-    return node if same else with_inputs(node, inputs)
+    same = all(one is other for one, other in zip(node.inputs, inputs, strict=True))
+    return node if same else node.with_inputs(inputs)
 
 
 @remembered
 def written_out(node: Node) -> int:
     """Return how many nodes a plan has as a tree, with shared parts counted wherever they occur."""
-    below = (*inputs_of(node), node.table) if isinstance(node, Lookup | Held) else inputs_of(node)
+    below = (*node.inputs, node.table) if isinstance(node, Lookup | Held) else node.inputs
     return 1 + sum([written_out(each) for each in below])
 
 
 @remembered
 def levels(node: Node) -> int:
     """Return the number of nodes on the longest path from the top of a plan to a stream."""
-    return 1 + max([levels(each) for each in inputs_of(node)], default=0)
+    return 1 + max([levels(each) for each in node.inputs], default=0)

@@ -1,0 +1,110 @@
+"""Where rows begin and end: ``ISTREAM`` and ``DSTREAM``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import ClassVar, final
+
+from cluster.operators.columns import Schema
+from cluster.operators.greatest_values import Greatest
+from cluster.operators.node import Conditions, Need, Window, lasts_us
+from cluster.operators.operation import Prompt
+from cluster.shared_nodes import remembered
+
+
+class _Changes(Window, frozen=True):
+    """Base of nodes whose rows are valid at an instant only."""
+
+    @property
+    def is_instantaneous(self) -> bool:
+        """Yes."""
+        return True
+
+    @property
+    def rows_last_us(self) -> int:
+        """An instant."""
+        return 1
+
+    def multiplicity_sensitive(self, *, above: bool) -> tuple[bool, ...]:
+        """Return True: it counts how many more or fewer copies there are."""
+        del above
+        return (True,)
+
+    def needed_below(self, wanted: frozenset[str], conditions: Conditions) -> Iterator[Need]:
+        """Yield all columns: whole tuples are compared."""
+        del wanted, conditions
+        yield self.input, self.input.names, ()
+
+    def greatest_below(self, greatest: Greatest) -> tuple[Greatest, ...]:
+        """Return the same: rows pass with their values."""
+        return (greatest,)
+
+    @remembered
+    def reach_us(self) -> int:
+        """Return that of the input, and an instant."""
+        return self.input.reach_us() + 1
+
+    @remembered
+    def published_us(self) -> int:
+        """Return that of the input, and an instant."""
+        return self.input.published_us() + 1
+
+    @remembered
+    def delay_us(self) -> int:
+        """Return that of the input, and an instant."""
+        return self.input.delay_us() + lasts_us(self)
+
+    @property
+    @remembered
+    def full_after_us(self) -> int:
+        """As the input."""
+        return self.input.full_after_us
+
+    @property
+    def duplicate_free(self) -> bool:
+        """Whether the input is."""
+        return self.input.duplicate_free
+
+
+@final
+class Istream(_Changes, frozen=True, tag="Istream"):
+    """Tuples that begin to be valid, each at that instant only."""
+
+    written_as: ClassVar[str] = "Istream"
+
+    def describe(self) -> str:
+        """Return its name."""
+        return "insertions"
+
+    def operation(self, lag_us: int | None = None) -> ChangesOperation:
+        """Return what runs of it."""
+        del lag_us
+        return ChangesOperation(self.schema, insertions=True)
+
+
+@final
+class Dstream(_Changes, frozen=True, tag="Dstream"):
+    """Tuples that cease to be valid, each at its last valid instant only (section 5.16)."""
+
+    written_as: ClassVar[str] = "Dstream"
+
+    def describe(self) -> str:
+        """Return its name."""
+        return "deletions"
+
+    def operation(self, lag_us: int | None = None) -> ChangesOperation:
+        """Return what runs of it."""
+        del lag_us
+        return ChangesOperation(self.schema, insertions=False)
+
+
+@final
+class ChangesOperation(Prompt, frozen=True, tag="Changes"):
+    """Rows that begin to be valid (`insertions`), or that cease to be."""
+
+    columns: Schema
+    insertions: bool
+
+    def describe(self) -> str:
+        """Return one line about it."""
+        return "insertions" if self.insertions else "deletions"

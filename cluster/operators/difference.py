@@ -1,0 +1,127 @@
+"""Differences and intersections of bags (``EXCEPT``, ``INTERSECT``)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import ClassVar, final
+
+from cluster.operators.columns import Schema
+from cluster.operators.greatest_values import Greatest
+from cluster.operators.join import shorter_us
+from cluster.operators.node import Conditions, LeftRows, Need
+from cluster.operators.operation import Late
+from cluster.shared_nodes import remembered
+
+
+class _ByCounts(LeftRows, frozen=True):
+    """Base of nodes that compare how many copies of a tuple both inputs have."""
+
+    def needed_below(self, wanted: frozenset[str], conditions: Conditions) -> Iterator[Need]:
+        """Yield all columns of both: whole tuples are compared."""
+        del wanted, conditions
+        for side in self.inputs:
+            yield side, side.names, ()
+
+    def greatest_below(self, greatest: Greatest) -> tuple[Greatest, ...]:
+        """Return the same for both, by the places of columns."""
+        names = {one.name: other.name for one, other in zip(self.left.schema, self.right.schema, strict=True)}
+        return greatest, {names[name]: most for name, most in greatest.items()}
+
+
+@final
+class Difference(_ByCounts, frozen=True, tag="Difference"):
+    """Bag difference: multiplicity max(left - right, 0)."""
+
+    written_as: ClassVar[str] = "EXCEPT"
+
+    def describe(self) -> str:
+        """Return its name."""
+        return "difference"
+
+    def operation(self, lag_us: int | None = None) -> DifferenceOperation:
+        """Return what runs of it."""
+        del lag_us
+        return DifferenceOperation(self.schema)
+
+    def multiplicity_sensitive(self, *, above: bool) -> tuple[bool, ...]:
+        """Return True: copies are counted."""
+        del above
+        return (True, True)
+
+    @property
+    def duplicate_free(self) -> bool:
+        """Whether the left is."""
+        return self.left.duplicate_free
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the left is."""
+        return self.left.is_empty
+
+
+@final
+class Intersection(_ByCounts, frozen=True, tag="Intersection"):
+    """Bag intersection: multiplicity min(left, right)."""
+
+    written_as: ClassVar[str] = "INTERSECT"
+
+    def describe(self) -> str:
+        """Return its name."""
+        return "intersection"
+
+    def operation(self, lag_us: int | None = None) -> IntersectionOperation:
+        """Return what runs of it."""
+        del lag_us
+        return IntersectionOperation(self.schema)
+
+    @property
+    @remembered
+    def is_instantaneous(self) -> bool:
+        """Whether one of them is."""
+        return self.left.is_instantaneous or self.right.is_instantaneous
+
+    @property
+    @remembered
+    def rows_last_us(self) -> int | None:
+        """As long as those of both, at most."""
+        return shorter_us(self)
+
+    def multiplicity_sensitive(self, *, above: bool) -> tuple[bool, ...]:
+        """Return whether the multiplicity of its rows matters."""
+        return (above, above)
+
+    @property
+    @remembered
+    def duplicate_free(self) -> bool:
+        """Whether one of them is."""
+        return self.left.duplicate_free or self.right.duplicate_free
+
+    @property
+    @remembered
+    def is_empty(self) -> bool:
+        """Whether one of them is."""
+        return self.left.is_empty or self.right.is_empty
+
+
+@final
+class DifferenceOperation(Late, frozen=True, tag="Difference"):
+    """Rows of the left input without those of the right one."""
+
+    columns: Schema
+    called: ClassVar[str] = "Multiplicities"
+
+    def describe(self) -> str:
+        """Return one line about it."""
+        return "difference"
+
+
+@final
+class IntersectionOperation(Late, frozen=True, tag="Intersection"):
+    """Rows that both inputs have."""
+
+    columns: Schema
+    called: ClassVar[str] = "Multiplicities"
+
+    def describe(self) -> str:
+        """Return one line about it."""
+        return "intersection"

@@ -1,0 +1,531 @@
+"""The logical algebra: immutable typed nodes, one per operator of papers/pipes_algebra.md section 3, and their facts.
+
+A node is a value: equal nodes mean the same stream. Nodes are shared: a plan is a graph in which equal parts may be one
+object (cluster/shared_nodes.py). Column names of a node are unique.
+
+What is true of an operator is a method of its node. A fact that has no safe answer is abstract, so that an operator
+without it fails the type check; one that is merely known of some operators says "not known" for the others.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Hashable, Iterator
+from typing import ClassVar, NamedTuple, NoReturn, Self, final
+
+from msgspec.structs import replace
+
+from cluster.operators.columns import Scalar, Schema
+from cluster.operators.errors import UnboundedPlanError
+from cluster.operators.greatest_values import Greatest
+from cluster.operators.operation import Operation
+from cluster.operators.window_shapes import END_OF_TIME_US
+from cluster.shared_nodes import SharedNode, remembered
+
+Conditions = tuple[Scalar, ...]
+
+
+class Bounds(NamedTuple):
+    """What :meth:`Node.reach_us` and :meth:`Node.delay_us` return; None where there is no bound."""
+
+    reach_us: int | None
+    delay_us: int | None
+
+
+class Node:
+    """Any node of the logical algebra; no struct, so that plans are decoded by tag (cluster/plan/stored_plans.py)."""
+
+    __slots__ = ()
+    __struct_fields__: ClassVar[tuple[str, ...]]
+
+    written_as: ClassVar[str] = "a stream"
+    """How its operator is written in queries, in words."""
+
+    @classmethod
+    @abstractmethod
+    def kind_name(cls) -> str:
+        """Return what names it in plan files and prices, which never changes, however the class is called."""
+
+    @property
+    @abstractmethod
+    def schema(self) -> Schema:
+        """Its output columns."""
+
+    @property
+    @remembered
+    def names(self) -> frozenset[str]:
+        """The names of its output columns."""
+        return frozenset(column.name for column in self.schema)
+
+    @property
+    @abstractmethod
+    def inputs(self) -> tuple[Node, ...]:
+        """Its inputs, left to right; the table of a lookup is none."""
+
+    @abstractmethod
+    def with_inputs(self, inputs: tuple[Node, ...]) -> Self:
+        """Return the node above other inputs, left to right."""
+
+    @abstractmethod
+    def describe(self) -> str:
+        """Return one line about the node itself."""
+
+    @abstractmethod
+    def operation(self, lag_us: int | None = None) -> Operation | None:
+        """Return what runs of it in a physical plan; None for what does not run by itself.
+
+        Parameters
+        ----------
+        lag_us
+            How far a window by count, a rank or an extent may lag behind its input; None for any distance.
+        """
+
+    @property
+    @remembered
+    def relations(self) -> tuple[Relation, ...]:
+        """The relations it reads, each once for every set of its columns, from the top down."""
+        tables = (*self.tables, *self.inputs)
+        return tuple(dict.fromkeys(relation for each in tables for relation in each.relations))
+
+    @property
+    def tables(self) -> tuple[Node, ...]:
+        """Plans of relations that it reads besides its inputs."""
+        return ()
+
+    @property
+    @remembered
+    def streams(self) -> frozenset[str]:
+        """The names of the streams it reads."""
+        return frozenset[str]().union(*(each.streams for each in self.inputs))
+
+    @property
+    @abstractmethod
+    def is_instantaneous(self) -> bool:
+        """Whether every tuple is valid at one instant only (papers/pipes_algebra.md table 5.15)."""
+
+    @property
+    @remembered
+    def longest_validity_us(self) -> int | None:
+        """A bound on how long a row is valid; None if there is none."""
+        return 1 if self.is_instantaneous else self.rows_last_us
+
+    @property
+    @abstractmethod
+    def rows_last_us(self) -> int | None:
+        """A bound on how long a row is valid that lasts longer than an instant; None if there is none."""
+
+    @abstractmethod
+    def multiplicity_sensitive(self, *, above: bool) -> tuple[bool, ...]:
+        """Return, by input, whether the answer depends on how many copies of a tuple the input has.
+
+        Parameters
+        ----------
+        above
+            Whether the multiplicity of the node's own answers matters.
+        """
+
+    @abstractmethod
+    def needed_below(self, wanted: frozenset[str], conditions: Conditions) -> Iterator[Need]:
+        """Yield each input with the needed part of it.
+
+        Parameters
+        ----------
+        wanted
+            What is needed of the node's columns.
+        conditions
+            Met by all tuples that are needed of it.
+        """
+
+    @abstractmethod
+    def reach_us(self) -> int:
+        """Return how long after its stamp a tuple may matter to the answers of a plan, in microseconds.
+
+        Raises
+        ------
+        UnboundedPlanError
+            If there is no bound; says why.
+        """
+
+    @abstractmethod
+    def published_us(self) -> int:
+        """Return how long after the last stamp read a row may end that has been published with its end.
+
+        Raises
+        ------
+        UnboundedPlanError
+            If there is no bound; says why.
+        """
+
+    @abstractmethod
+    def delay_us(self) -> int:
+        """Return how far a plan's answers may be behind its streams, in microseconds.
+
+        Once all streams have come to an instant t, all rows of the plan have flowed that begin before t less this.
+
+        Raises
+        ------
+        UnboundedPlanError
+            If there is no bound; says why.
+        """
+
+    @property
+    def time_bounds(self) -> Bounds:
+        """Its reach and delay; None where there is none."""
+        return Bounds(_if_bounded(self.reach_us), _if_bounded(self.delay_us))
+
+    @property
+    @abstractmethod
+    def full_after_us(self) -> int:
+        """How long after its streams begin a plan lacks nothing; what has no bound in time is not waited for."""
+
+    @property
+    def never_null(self) -> frozenset[str]:
+        """Columns that are known never to be NULL: counts, also when other operators pass them on."""
+        return frozenset()
+
+    @property
+    def single_row(self) -> bool:
+        """Whether it is known to have at most one row at any instant: an aggregate over all rows, or the first one."""
+        return False
+
+    @property
+    def unique_columns(self) -> frozenset[str] | None:
+        """Columns by which no two rows of an instant are equal; None if none are known."""
+        return frozenset() if self.single_row else None
+
+    @property
+    def duplicate_free(self) -> bool:
+        """Whether no snapshot can hold a tuple twice, as far as is known."""
+        return False
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it is known to have no tuple at any instant."""
+        return False
+
+    @property
+    def step_us(self) -> int | None:
+        """The distance of the instants at which its rows begin and end; None if they may do so at any."""
+        return None
+
+    def greatest_below(self, greatest: Greatest) -> tuple[Greatest, ...]:
+        """Return, by input, which rows are asked for: those with at most these values; all, as far as is known.
+
+        Parameters
+        ----------
+        greatest
+            Of the node's own columns.
+        """
+        del greatest
+        return tuple({} for _ in self.inputs)
+
+    def interval_shape(self, windows: tuple[Hashable, ...] = ()) -> Hashable | None:
+        """Return what decides how long rows last: plans with equal snapshots and equal shapes have equal rows.
+
+        Rows of plans without a shape also begin and end where other tuples do, so that the same snapshots may be cut in
+        many ways: groups at every tuple that an aggregate gets to see, ranked rows even with the progress of time.
+
+        Parameters
+        ----------
+        windows
+            Those above it, from the top down.
+        """
+        del windows
+        return None
+
+
+def _if_bounded(bound_us: Callable[[], int]) -> int | None:
+    try:
+        return bound_us()
+    except UnboundedPlanError:
+        return None
+
+
+Need = tuple[Node, frozenset[str], Conditions]
+"""A part of a plan, the needed ones of its columns, and conditions that all needed tuples meet."""
+
+
+class Leaf(SharedNode, Node, frozen=True):
+    """Base of nodes without inputs."""
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        """None."""
+        return ()
+
+    def with_inputs(self, inputs: tuple[Node, ...]) -> Self:
+        """Return the node itself."""
+        del inputs
+        return self
+
+    def multiplicity_sensitive(self, *, above: bool) -> tuple[bool, ...]:
+        """Return nothing."""
+        del above
+        return ()
+
+    def needed_below(self, wanted: frozenset[str], conditions: Conditions) -> Iterator[Need]:
+        """Yield nothing."""
+        del wanted, conditions
+        return iter(())
+
+
+@final
+class Relation(Leaf, frozen=True, tag="Relation"):
+    """A relation as it is at an instant: a table that changes outside Fjord (papers/star_joins.md section 1.3).
+
+    Parameters
+    ----------
+    name
+        Its name in queries.
+    identity
+        A name no other relation ever has, not even one that is made anew under the same name.
+    columns
+        Those of its columns that are read.
+    """
+
+    name: str
+    identity: str
+    columns: Schema
+
+    @property
+    def schema(self) -> Schema:
+        """Its columns."""
+        return self.columns
+
+    @property
+    def relations(self) -> tuple[Relation, ...]:
+        """Itself."""
+        return (self,)
+
+    @property
+    def streams(self) -> frozenset[str]:
+        """None."""
+        return frozenset()
+
+    def describe(self) -> str:
+        """Return its name."""
+        return f"relation {self.name}"
+
+    def operation(self, lag_us: int | None = None) -> None:
+        """Return nothing: it is more than one node."""
+        del lag_us
+
+    @property
+    def is_instantaneous(self) -> bool:
+        """No: a version holds until the next."""
+        return False
+
+    @property
+    def rows_last_us(self) -> None:
+        """As long as a version holds."""
+        return
+
+    def reach_us(self) -> NoReturn:
+        """Raise: it has no stamps."""
+        raise UnboundedPlanError("a relation has no known bound")
+
+    published_us = delay_us = reach_us
+
+    @property
+    def full_after_us(self) -> int:
+        """At once."""
+        return 0
+
+
+class OneInput(SharedNode, Node, frozen=True):
+    """Base of nodes with one input."""
+
+    input: Node
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        """The input."""
+        return (self.input,)
+
+    def with_inputs(self, inputs: tuple[Node, ...]) -> Self:
+        """Return the node above another input."""
+        (below,) = inputs
+        return replace(self, input=below)
+
+    @property
+    @remembered
+    def is_empty(self) -> bool:
+        """Whether the input is: nothing comes of nothing."""
+        return self.input.is_empty
+
+
+class Snapshotwise(OneInput, frozen=True):
+    """Base of nodes whose answer at an instant is made of the input's snapshot at that instant, and nothing else."""
+
+    @property
+    @remembered
+    def schema(self) -> Schema:
+        """The columns of the input."""
+        return self.input.schema
+
+    @property
+    @remembered
+    def never_null(self) -> frozenset[str]:
+        """Those of the input."""
+        return self.input.never_null
+
+    @property
+    @remembered
+    def is_instantaneous(self) -> bool:
+        """Whether the input's rows are."""
+        return self.input.is_instantaneous
+
+    @property
+    @remembered
+    def rows_last_us(self) -> int | None:
+        """As long as those of the input."""
+        return self.input.longest_validity_us
+
+    @remembered
+    def reach_us(self) -> int:
+        """Return the reach of the input."""
+        return self.input.reach_us()
+
+    @remembered
+    def published_us(self) -> int:
+        """Return that of the input."""
+        return self.input.published_us()
+
+    @property
+    @remembered
+    def full_after_us(self) -> int:
+        """As the input."""
+        return self.input.full_after_us
+
+
+class RowByRow(Snapshotwise, frozen=True):
+    """Base of nodes that answer at most one row for each of the input, whatever others there are."""
+
+    def multiplicity_sensitive(self, *, above: bool) -> tuple[bool, ...]:
+        """Return whether the multiplicity of the rows matters that it answers."""
+        return (above,)
+
+    @remembered
+    def delay_us(self) -> int:
+        """Return the delay of the input."""
+        return self.input.delay_us()
+
+    @property
+    @remembered
+    def step_us(self) -> int | None:
+        """That of the input."""
+        return self.input.step_us
+
+    def interval_shape(self, windows: tuple[Hashable, ...] = ()) -> Hashable | None:
+        """Return that of the input."""
+        return self.input.interval_shape(windows)
+
+
+class Window(OneInput, frozen=True):
+    """Base of nodes that change only for how long the input's tuples are valid."""
+
+    written_as: ClassVar[str] = "a window"
+
+    @property
+    @remembered
+    def schema(self) -> Schema:
+        """The columns of the input."""
+        return self.input.schema
+
+    @property
+    @remembered
+    def never_null(self) -> frozenset[str]:
+        """Those of the input."""
+        return self.input.never_null
+
+
+class TwoInputs(SharedNode, Node, frozen=True):
+    """Base of nodes with two inputs."""
+
+    left: Node
+    right: Node
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        """Left and right."""
+        return (self.left, self.right)
+
+    def with_inputs(self, inputs: tuple[Node, ...]) -> Self:
+        """Return the node above other inputs."""
+        left, right = inputs
+        return replace(self, left=left, right=right)
+
+
+class SnapshotPair(TwoInputs, frozen=True):
+    """Base of nodes whose answer at an instant is made of both inputs' snapshots at that instant, and nothing else."""
+
+    @remembered
+    def reach_us(self) -> int:
+        """Return the reach of both."""
+        return max(self.left.reach_us(), self.right.reach_us())
+
+    @remembered
+    def published_us(self) -> int:
+        """Return that of both."""
+        return max(self.left.published_us(), self.right.published_us())
+
+    @property
+    @remembered
+    def full_after_us(self) -> int:
+        """As both."""
+        return max(self.left.full_after_us, self.right.full_after_us)
+
+    def delay_of_inputs_us(self) -> int:
+        """Return the longer delay."""
+        return max(self.left.delay_us(), self.right.delay_us())
+
+
+class LeftRows(SnapshotPair, frozen=True):
+    """Base of nodes that answer rows of the left, which the right lets pass or not."""
+
+    @property
+    @remembered
+    def schema(self) -> Schema:
+        """The columns of the left."""
+        return self.left.schema
+
+    @property
+    @remembered
+    def never_null(self) -> frozenset[str]:
+        """Those of the left."""
+        return self.left.never_null
+
+    @property
+    @remembered
+    def is_instantaneous(self) -> bool:
+        """Whether the left's rows are."""
+        return self.left.is_instantaneous
+
+    @property
+    @remembered
+    def rows_last_us(self) -> int | None:
+        """As long as those of the left."""
+        return self.left.longest_validity_us
+
+    @remembered
+    def delay_us(self) -> int:
+        """Return the delay of both, and how long a row lasts: it is not answered before its end is known."""
+        return self.delay_of_inputs_us() + lasts_us(self)
+
+
+def lasts_us(node: Node) -> int:
+    """Return how long a row of a node is valid at most.
+
+    Raises
+    ------
+    UnboundedPlanError
+        If there is no bound.
+    """
+    if (found := node.longest_validity_us) is None:
+        raise UnboundedPlanError("its rows may be valid for ever")
+    return found
+
+
+def bounded(length_us: int) -> int | None:
+    """Return a bound on how long a row is valid, None if it may be valid until the end of time."""
+    return length_us if length_us < END_OF_TIME_US else None

@@ -1,0 +1,112 @@
+"""Tuples that have a partner or none (``EXISTS``, ``IN`` and their opposites)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import ClassVar, final
+
+from cluster.operators.columns import Scalar, Schema
+from cluster.operators.greatest_values import Greatest, both, greatest_of
+from cluster.operators.node import Conditions, LeftRows, Need
+from cluster.operators.operation import Late, own_condition
+from cluster.operators.scalar_expressions import columns_of
+from cluster.operators.words import readable
+from cluster.shared_nodes import remembered
+
+
+class _ByPartners(LeftRows, frozen=True):
+    """Base of nodes that let tuples of the left pass by their partners."""
+
+    written_as: ClassVar[str] = "a subquery in a condition"
+    predicate: Scalar | None
+
+    def multiplicity_sensitive(self, *, above: bool) -> tuple[bool, ...]:
+        """Return that of the left only: one partner is as good as many."""
+        return (above, False)
+
+    def needed_below(self, wanted: frozenset[str], conditions: Conditions) -> Iterator[Need]:
+        """Yield both with what is wanted of them, and what the predicate reads."""
+        del conditions
+        needed = wanted | (columns_of(self.predicate) if self.predicate else frozenset())
+        for side in self.inputs:
+            yield side, needed & side.names, ()
+
+    @property
+    def single_row(self) -> bool:
+        """Whether the left is a single row at most."""
+        return self.left.single_row
+
+    @property
+    def unique_columns(self) -> frozenset[str] | None:
+        """Those of the left."""
+        return self.left.unique_columns
+
+    @property
+    def duplicate_free(self) -> bool:
+        """Whether the left is."""
+        return self.left.duplicate_free
+
+    def _condition_words(self) -> str:
+        return f" {readable(self.predicate)}" if self.predicate else ""
+
+
+@final
+class SemiJoin(_ByPartners, frozen=True, tag="SemiJoin"):
+    """Left tuples, with their multiplicity, for which some right tuple satisfies the predicate."""
+
+    def describe(self) -> str:
+        """Return the predicate."""
+        return f"keep if any{self._condition_words()}"
+
+    def greatest_below(self, greatest: Greatest) -> tuple[Greatest, ...]:
+        """Return the same for the left, and those of the predicate for both."""
+        known = greatest_of(self.predicate)
+        return both(greatest, known), known
+
+    def operation(self, lag_us: int | None = None) -> SemiJoinOperation:
+        """Return what runs of it."""
+        del lag_us
+        return SemiJoinOperation(self.left.schema, self.right.schema, self.predicate, anti=False)
+
+    @property
+    @remembered
+    def is_empty(self) -> bool:
+        """Whether one of them is."""
+        return self.left.is_empty or self.right.is_empty
+
+
+@final
+class AntiJoin(_ByPartners, frozen=True, tag="AntiJoin"):
+    """Left tuples, with their multiplicity, for which no right tuple satisfies the predicate."""
+
+    def describe(self) -> str:
+        """Return the predicate."""
+        return f"keep if none{self._condition_words()}"
+
+    def greatest_below(self, greatest: Greatest) -> tuple[Greatest, ...]:
+        """Return the same for the left; partners have those of the predicate."""
+        return greatest, greatest_of(self.predicate)
+
+    def operation(self, lag_us: int | None = None) -> SemiJoinOperation:
+        """Return what runs of it."""
+        del lag_us
+        return SemiJoinOperation(self.left.schema, self.right.schema, self.predicate, anti=True)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the left is."""
+        return self.left.is_empty
+
+
+@final
+class SemiJoinOperation(Late, frozen=True, tag="SemiJoin"):
+    """Rows of the left input that have a partner, or that have none (`anti`)."""
+
+    left: Schema
+    right: Schema
+    predicate: Scalar | None
+    anti: bool
+
+    def describe(self) -> str:
+        """Return one line about it."""
+        return f"keep if {'none' if self.anti else 'any'}{own_condition(self.predicate)}"

@@ -1,0 +1,96 @@
+"""Bag union (``UNION ALL``, outer joins)."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator
+from typing import ClassVar, final
+
+from cluster.operators.columns import Schema
+from cluster.operators.greatest_values import Greatest
+from cluster.operators.interval_shapes import shapes_together
+from cluster.operators.node import Conditions, Need, SnapshotPair
+from cluster.operators.operation import Prompt
+from cluster.shared_nodes import remembered
+
+
+@final
+class Union(SnapshotPair, frozen=True, tag="Union"):
+    """Bag union; the columns of both sides agree in number, type and (after renaming) name."""
+
+    written_as: ClassVar[str] = "UNION"
+
+    @property
+    @remembered
+    def schema(self) -> Schema:
+        """The columns of the left."""
+        return self.left.schema
+
+    def describe(self) -> str:
+        """Return its name."""
+        return "union"
+
+    def operation(self, lag_us: int | None = None) -> UnionOperation:
+        """Return what runs of it."""
+        del lag_us
+        return UnionOperation(self.schema)
+
+    @property
+    @remembered
+    def is_instantaneous(self) -> bool:
+        """Whether both are."""
+        return self.left.is_instantaneous and self.right.is_instantaneous
+
+    @property
+    @remembered
+    def rows_last_us(self) -> int | None:
+        """As long as those of either."""
+        left, right = self.left.longest_validity_us, self.right.longest_validity_us
+        return None if left is None or right is None else max(left, right)
+
+    def multiplicity_sensitive(self, *, above: bool) -> tuple[bool, ...]:
+        """Return whether the multiplicity of its rows matters."""
+        return (above, above)
+
+    def needed_below(self, wanted: frozenset[str], conditions: Conditions) -> Iterator[Need]:
+        """Yield both with the columns at the places of the wanted ones."""
+        del conditions
+        places = [place for place, column in enumerate(self.schema) if column.name in wanted]
+        for side in self.inputs:
+            yield side, frozenset(side.schema[place].name for place in places), ()
+
+    @remembered
+    def delay_us(self) -> int:
+        """Return the longer delay."""
+        return self.delay_of_inputs_us()
+
+    @property
+    @remembered
+    def never_null(self) -> frozenset[str]:
+        """Those of both."""
+        return self.left.never_null & self.right.never_null
+
+    def greatest_below(self, greatest: Greatest) -> tuple[Greatest, ...]:
+        """Return the same for both, by the places of columns."""
+        names = {one.name: other.name for one, other in zip(self.left.schema, self.right.schema, strict=True)}
+        return greatest, {names[name]: most for name, most in greatest.items()}
+
+    @property
+    @remembered
+    def is_empty(self) -> bool:
+        """Whether both are."""
+        return self.left.is_empty and self.right.is_empty
+
+    def interval_shape(self, windows: tuple[Hashable, ...] = ()) -> Hashable | None:
+        """Return those of all that is united."""
+        return shapes_together("union", [each.interval_shape(windows) for each in self.inputs])
+
+
+@final
+class UnionOperation(Prompt, frozen=True, tag="Union"):
+    """The rows of both inputs."""
+
+    columns: Schema
+
+    def describe(self) -> str:
+        """Return one line about it."""
+        return "union"
