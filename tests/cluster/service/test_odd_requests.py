@@ -33,6 +33,7 @@ ODD_BODIES = {
     "no number": b'{"sql":NaN}',
     "ten megabytes": b'{"sql":"' + b"a" * 10_000_000 + b'"}',
     "half a surrogate": b'{"sql":"SELECT \\ud800 FROM traffic"}',
+    "half a surrogate as a value": b'{"sql":"SELECT :x AS y FROM traffic","parameters":{"x":"\\udfff"}}',
     "not UTF-8": b'{"sql":"\xff"}',
     "NUL": b'{"sql":"SELECT\\u0000"}',
     "true": b'{"sql":true}',
