@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 
 from cluster.language.comments import Enclosed, enclosed
 from protocols.wire.names import normal
@@ -36,8 +37,8 @@ class StatementText:
     name: str | None = None
 
 
-def statements_in(text: str) -> tuple[StatementText, ...]:
-    r"""Return the statements of a text, in order.
+def statements_in(text: str, *, most: int | None = None) -> tuple[StatementText, ...]:
+    r"""Return the statements of a text, in order, or the first `most` of them.
 
     Semicolons in texts, quoted names and comments divide nothing. What is never closed belongs to the last statement,
     whose translation finds it.
@@ -49,7 +50,7 @@ def statements_in(text: str) -> tuple[StatementText, ...]:
     """
     found: list[StatementText] = []
     line, counted = 1, 0
-    for start, end, before in _between_semicolons(text):
+    for start, end, before in islice(_between_semicolons(text), most):
         line, counted = line + text.count("\n", counted, start), start
         names = (_NAME.fullmatch(comment) for comment in before)
         name = next((normal(each["name"]) for each in reversed([*names]) if each), None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from http import HTTPStatus
 from typing import Any, Final
 
@@ -159,9 +160,15 @@ def handle_errors(api: FastAPI) -> None:
         return error_response(ClusterError("the cluster failed to answer", hint="the reason is in its log"))
 
 
+class _ErrorResponse(JSONResponse):
+    def render(self, content: Any) -> bytes:
+        # An error may quote half a character, which a request can have written as an escape.
+        return json.dumps(content, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
+
+
 def error_response(error: FjordError, *, headers: dict[str, str] | None = None) -> JSONResponse:
     """Return the response to an error."""
-    return JSONResponse(error_body(error), status_code=_status_of(error), headers=headers)
+    return _ErrorResponse(error_body(error), status_code=_status_of(error), headers=headers)
 
 
 def error_body(error: FjordError) -> dict[str, Any]:

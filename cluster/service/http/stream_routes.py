@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated, Any
+from itertools import islice
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from fastapi import APIRouter
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from cluster.fjord.batch import instant_text
 from cluster.service.catalog.gone_proxies import LEAST_SECONDS, LONGEST_SECONDS, GoneAfter
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 MAX_SQL_CHARACTERS = 100_000
 LONGEST_AGE_SECONDS = 1e12
 """A longer age is no bound."""
+MOST_UNKNOWN: Final = 100
+"""Fields that a body does not have, of which each is an error of its own: the others are not looked at."""
 
 
 PathName = Annotated[str, AfterValidator(normal)]
@@ -38,6 +41,15 @@ class StrictBody(BaseModel):
     """The body of a request: a field that it does not have is refused, as one that is misspelt would be ignored."""
 
     model_config = ConfigDict(extra="forbid")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _bound_unknown(cls, body: Any) -> Any:
+        """Leave out most of very many unknown fields: a million errors would hold up the cluster for half a minute."""
+        if not isinstance(body, dict) or len(body) <= len(cls.model_fields) + MOST_UNKNOWN:
+            return body
+        unknown = islice((name for name in body if name not in cls.model_fields), MOST_UNKNOWN)
+        return {name: body[name] for name in (*(cls.model_fields.keys() & body.keys()), *unknown)}
 
 
 class Declaration(StrictBody):

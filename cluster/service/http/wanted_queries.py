@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import msgspec
 from pydantic import BeforeValidator, Field
@@ -22,6 +22,8 @@ from protocols.wire import topics
 from protocols.wire.names import folded
 
 MOST_CHARACTERS_TOGETHER = 8_000_000
+MOST_TOGETHER: Final = 100_000
+"""Queries of one request: twice as many as run in a cluster by default."""
 
 
 def _value(found: Any) -> Any:
@@ -59,7 +61,7 @@ class NewQueries(StrictBody):
 
     sql: Annotated[str, Field(min_length=1, max_length=MOST_CHARACTERS_TOGETHER)]
     parameters: Parameters = Field(default_factory=dict)
-    rows: Annotated[list[Row] | None, Field(min_length=1)] = None
+    rows: Annotated[list[Row] | None, Field(min_length=1, max_length=MOST_TOGETHER, fail_fast=True)] = None
 
 
 class NewQuery(StrictBody):
@@ -90,9 +92,11 @@ def wanted_queries(new: NewQueries) -> list[WantedQuery]:
     RefusedStatementError
         If a statement is too long, or there is no parameter for a value.
     """
-    statements = statements_in(new.sql)
+    statements = statements_in(new.sql, most=MOST_TOGETHER + 1)
     if not statements:
         raise RequestError(400, "there is no statement", hint="a query is written SELECT ... FROM stream")
+    if len(statements) > MOST_TOGETHER:
+        raise RequestError(400, f"there are more than {MOST_TOGETHER:,} statements", hint="send several requests")
     for each in statements:
         if len(each.text) > MAX_SQL_CHARACTERS:
             too_long = PlanError(f"a statement has at most {MAX_SQL_CHARACTERS:,} characters")

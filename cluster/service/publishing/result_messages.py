@@ -22,6 +22,7 @@ from protocols.mqtt.publish_frames import NUMBER, PublishFrames, beginnings
 from protocols.wire import topics
 
 if TYPE_CHECKING:
+    import polars as pl
     from numpy.typing import NDArray
 
     from cluster.storage.results_table import ResultsTable
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 Piece: TypeAlias = "bytes | pa.Array[Any]"
 LARGEST_ROW_BYTES = 15 * 1024**2
 """Brokers take messages of 16 MiB; one that is larger would end the connection, again and again."""
+MOST_ANSWERED_BYTES = 16 * 1024**2
+"""Of the rows of one answer of the API, which is in memory as a whole; a single row may have more."""
 
 Extras: TypeAlias = Callable[[str], Mapping[str, Any]]
 """Returns what else the messages of a query contain, by name."""
@@ -205,9 +208,9 @@ def stored_results(table: ResultsTable, query: str, after: int, limit: int) -> b
     after
         Only rows with a higher sequence number.
     limit
-        At most so many.
+        At most so many; fewer where they would have more than :data:`MOST_ANSWERED_BYTES`.
     """
-    rows = table.rows_after(query, after, limit)
+    rows = _first_within(table.rows_after(query, after, limit), MOST_ANSWERED_BYTES)
     starts, ends = (instant_column(rows[name].to_numpy()).to_pylist() for name in ("start_us", "end_us"))
     messages = [
         {"query": query, "sequence": sequence, **_stored(kind, start, end, row, closes)}
@@ -216,6 +219,12 @@ def stored_results(table: ResultsTable, query: str, after: int, limit: int) -> b
         )
     ]
     return msgspec.json.encode(messages)
+
+
+def _first_within(rows: pl.DataFrame, most_bytes: int) -> pl.DataFrame:
+    """Return the first rows, as many as fit, but at least one: whatever reads on asks for those behind it."""
+    sizes = rows["row"].str.len_bytes().to_numpy()
+    return rows.head(max(int(np.searchsorted(np.cumsum(sizes, dtype=np.int64), most_bytes, "right")), 1))
 
 
 def _stored(kind: str, start: bytes, end: bytes, row: str, closes: int | None) -> dict[str, Any]:

@@ -4,23 +4,27 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import numpy as np
+import polars as pl
 import pyarrow as pa
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from cluster.errors import StorageError
 from cluster.fjord import batch
 from cluster.fjord.batch import instant_text
-from cluster.service.publishing import result_chunks
+from cluster.service.publishing import result_chunks, result_messages
 from cluster.service.publishing.instant_columns import FIRST_US, LAST_US, NEVER, instant_column
 from cluster.service.publishing.published import Position
 from cluster.service.publishing.result_chunks import chunks
-from cluster.service.publishing.result_messages import LARGEST_ROW_BYTES, result_frames
+from cluster.service.publishing.result_messages import LARGEST_ROW_BYTES, result_frames, stored_results
 from cluster.storage.committed_results import RESULT_SCHEMA
+from cluster.storage.results_table import ResultsTable
 from protocols.mqtt.link import Message
 from protocols.wire import topics
 from tests.cluster.service.test_publisher import messages_of
@@ -179,3 +183,22 @@ def test_a_row_that_no_broker_takes_is_an_error_under_its_number() -> None:
     found = msgspec.json.decode(messages[1].payload)
     assert found["sequence"] == 2
     assert found["error"].startswith("a row of 15,728,651 bytes is too long for a message")
+
+
+@pytest.mark.parametrize(("most", "expected"), [(0, [1]), (59, [1, 2]), (60, [1, 2, 3]), (1000, [1, 2, 3, 4])])
+def test_rows_of_an_answer_have_a_bounded_size(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int, expected: list[int]
+) -> None:
+    """A thousand rows of ten megabytes each, in one answer, would fill the memory."""
+    monkeypatch.setattr(result_messages, "MOST_ANSWERED_BYTES", most)
+    texts = [f'"{"x" * (size - 2)}"' for size in (10, 20, 30, 30)]
+    columns = {"query": ["q"] * 4, "start_us": [0] * 4, "end_us": [1] * 4, "kind": ["row"] * 4, "row": texts}
+    table = ResultsTable(str(tmp_path / "results"), "f")
+    table.append(pl.DataFrame(columns), 0)
+
+    def numbers(after: int) -> list[int]:
+        return [each["sequence"] for each in msgspec.json.decode(stored_results(table, "q", after, 10))]
+
+    assert numbers(0) == expected
+    assert numbers(3) == [4]
+    assert numbers(4) == []
