@@ -34,8 +34,8 @@ from cluster.fjord.operator import Operator
 from cluster.fjord.queues import PushQueue
 from cluster.language.catalog import Catalog
 from cluster.language.translation import translate
-from cluster.physical.lowering import lower
 from cluster.operators.mark_columns import COVERED_BY, MARKS
+from cluster.physical.lowering import lower
 from cluster.physical.nodes import Fragment, Host, Subscriber
 from cluster.physical.operations import Scan
 from cluster.physical.rules.folded_queries import nodes_of

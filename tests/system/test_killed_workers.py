@@ -32,9 +32,17 @@ def processes(cluster: Child, *, stand_ins: bool) -> list[psutil.Process]:
     """Return the stand-ins, or the processes that the parent has forked, and what these have forked."""
     found = psutil.Process(cluster.process.pid).children(recursive=True)
     if stand_ins:
-        return [each for each in found if stand_in.__file__ in each.cmdline()]
+        return [each for each in found if stand_in.__file__ in words_of(each)]
     (parent,) = (each for each in found if each.name() == PARENT)
     return parent.children(recursive=True)
+
+
+def words_of(process: psutil.Process) -> list[str]:
+    """Return with what a process was started; nothing of one that has ended, as a script of Java's may have."""
+    try:
+        return process.cmdline()
+    except psutil.Error:
+        return []
 
 
 def shown(cluster: Child) -> list[str]:
@@ -42,8 +50,8 @@ def shown(cluster: Child) -> list[str]:
     found = []
     for each in psutil.Process(cluster.process.pid).children(recursive=True):
         with contextlib.suppress(psutil.Error):
-            words = [] if each.status() == psutil.STATUS_ZOMBIE else each.cmdline()
-            found.append(f"{each.name()} {each.pid} of {each.ppid()}, {each.status()}: {' '.join(words)[-90:]}")
+            words = " ".join(words_of(each))[-90:]
+            found.append(f"{each.name()} {each.pid} of {each.ppid()}, {each.status()}: {words}")
     return found
 
 
