@@ -71,6 +71,10 @@ class TextMeaning:
     granule: int
 
 
+class TooDeepError(Exception):
+    """A text whose definition DuckDB does not read."""
+
+
 class TextDefinition:
     """Answers what texts mean on some stream sets. Close it.
 
@@ -106,7 +110,21 @@ class TextDefinition:
         self._connection.close()
 
     def meaning(self, text: Text) -> TextMeaning:
-        """Return what a text means."""
+        """Return what a text means.
+
+        Raises
+        ------
+        TooDeepError
+            If macros within macros are too deep for DuckDB, which takes hours where it is allowed to go deeper.
+        """
+        try:
+            return self._meaning(text)
+        except duckdb.BinderException as error:
+            if "expression depth" in str(error):
+                raise TooDeepError from error
+            raise
+
+    def _meaning(self, text: Text) -> TextMeaning:
         names = dict(text.derived)
         instants = LAST + reach(text.query, names) + 3
         writer = Meaning(names, self._runs, instants + SLACK)

@@ -19,7 +19,7 @@ from tests.cluster.oracle.definition import Row, Snapshots
 from tests.cluster.oracle.early_running import compare_early, random_buckets
 from tests.cluster.oracle.proving import delivered
 from tests.cluster.oracle.text_coverage import Drawn
-from tests.cluster.oracle.text_definition import TextDefinition
+from tests.cluster.oracle.text_definition import TextDefinition, TooDeepError
 from tests.cluster.oracle.text_forms import Text, outputs_of, types_of
 from tests.cluster.oracle.text_running import Planned, planned, run_text, runnable, streams_of, tables_of
 from tests.cluster.oracle.text_world import World
@@ -100,7 +100,11 @@ def differences(
     if not usable:
         return
     tally.rewritten += plans.better != plans.node
-    meaning = definition.meaning(text)
+    try:
+        meaning = definition.meaning(text)
+    except TooDeepError:
+        tally.refused["too deep for DuckDB"] += 1
+        return
     tally.ambiguous += len(meaning.ambiguous)
     for run, world in enumerate(worlds):
         if run in meaning.ambiguous:
