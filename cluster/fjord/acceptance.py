@@ -22,6 +22,7 @@ from cluster.fjord.instantiation import subscribed_operator
 from cluster.fjord.made_rows import NO_RATES, RowFlow, RowFlows, approximate, exact, known_at_rates, rates_text
 from cluster.fjord.node_operators import operator_of_node
 from cluster.fjord.scalars import compile_scalar
+from cluster.fjord.text_widths import characters_of_answers
 from cluster.language.quantities import written
 from cluster.operators import Node
 from cluster.operators.columns import AggregateCall
@@ -42,6 +43,10 @@ COLUMN_US = 250
 """What beginning and merging a column of an aggregate takes of a processor in a micro-batch of few rows."""
 COLUMNS_OF_VALUES = 4
 """A column that keeps all values of its group, as a median does, takes about as long as so many others."""
+CHARACTERS_OF_AN_ANSWER = 100
+"""So many of the texts that a query makes take about as long to store and publish as one more row."""
+USUAL_CHARACTERS = 1_000
+"""So many in a row do not matter."""
 WINDOWS_OF_A_COLUMN = 16
 """Merging the same columns for so many more windows takes about as long as the first."""
 
@@ -85,7 +90,8 @@ class RowLimits:
     columns
         Columns that aggregates of all queries together keep of each group, each as often as it is computed.
     answers_per_second
-        Rows that one query answers, without as many as streams bring: each is stored and published.
+        Rows that one query answers, without as many as streams bring: each is stored and published. Long texts that it
+        makes count, too: :data:`CHARACTERS_OF_AN_ANSWER`.
     """
 
     per_tuple: int = 100_000
@@ -254,6 +260,16 @@ def _check_answers(
 ) -> None:
     brought = sum(tuples_per_second.get(stream, 0.0) for stream in alone.streams)
     answers = RowFlows(alone, tuples_per_second, sizes).answers.per_second
+    characters, most = characters_of_answers(alone), limits.answers_per_second * CHARACTERS_OF_AN_ANSWER
+    if characters > USUAL_CHARACTERS and answers * characters > most:
+        raise RowLimitError(
+            f"the query would answer up to {answers:,.0f} rows per second with texts of {characters:,} characters each "
+            f"({rates}); the limit is {most:,} characters per second",
+            way_out="answer fewer or shorter texts: LPAD, RPAD, REPLACE, || and STRING_AGG make long ones, aggregate, "
+            "or filter first",
+            of_a_tuple=False,
+            option="--max-answers-per-second",
+        )
     if answers - brought > limits.answers_per_second:
         raise RowLimitError(
             f"the query would answer up to {answers:,.0f} rows per second ({rates}); the limit is "

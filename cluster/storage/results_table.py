@@ -29,6 +29,7 @@ from cluster.storage.data_files import FILES_AT_ONCE, write_data_file
 from cluster.storage.delta_tables import created, opened, stored_rows
 from cluster.storage.mending import repair_log
 from cluster.storage.open_rows import OpenRow, OpenRows
+from cluster.storage.query_results import rows_of_query
 from cluster.storage.results_retention import ResultsRetention
 from cluster.storage.unnumbered_answers import NumberedFiles, Numbering, UnnumberedFile
 
@@ -264,8 +265,10 @@ class ResultsTable(CompactedTable):
     def _application(self, writer: str) -> str:
         return f"{self._fjord}/{writer}" if writer else self._fjord
 
-    def rows_after(self, query: str, sequence: int, limit: int) -> pl.DataFrame:
+    def rows_after(self, query: str, sequence: int, limit: int, *, most_bytes: int | None = None) -> pl.DataFrame:
         """Return up to `limit` rows of a query with a higher sequence number, in order.
+
+        None follow those whose texts are as long as `most_bytes` together. Others are not in memory but in small parts.
 
         Raises
         ------
@@ -274,13 +277,12 @@ class ResultsTable(CompactedTable):
         """
         try:
             self._table.update_incremental()
-            wanted = self._scan().filter((pl.col("query") == query) & (pl.col("sequence") > sequence))
-            # A query may have millions more: their texts are not read, only which numbers come first.
-            numbers = wanted.select("sequence").bottom_k(limit, by="sequence").collect()["sequence"]
-            last = sequence if numbers.is_empty() else numbers.max()
-            return _with_closes(wanted.filter(pl.col("sequence") <= last).sort("sequence").head(limit).collect())
-        except (DeltaError, OSError, pl.exceptions.PolarsError) as error:
+            dataset = self._table.to_pyarrow_dataset()
+            rows = pl.from_arrow(rows_of_query(dataset, query, sequence, limit, most_bytes=most_bytes))
+        except (DeltaError, OSError, pa.ArrowException) as error:
             raise StorageError(f"results of {query!r} cannot be read: {error}") from error
+        assert isinstance(rows, pl.DataFrame)  # noqa: S101 - which a table becomes
+        return _with_closes(rows)
 
     def last_sequence(self, query: str) -> int:
         """Return the number of the query's last row; 0 if it has none."""

@@ -210,7 +210,8 @@ def stored_results(table: ResultsTable, query: str, after: int, limit: int) -> b
     limit
         At most so many; fewer where they would have more than :data:`MOST_ANSWERED_BYTES`.
     """
-    rows = _first_within(table.rows_after(query, after, limit), MOST_ANSWERED_BYTES)
+    rows = table.rows_after(query, after, limit, most_bytes=MOST_ANSWERED_BYTES)
+    rows = _first_within(rows, MOST_ANSWERED_BYTES)
     starts, ends = (instant_column(rows[name].to_numpy()).to_pylist() for name in ("start_us", "end_us"))
     messages = [
         {"query": query, "sequence": sequence, **_stored(kind, start, end, row, closes)}

@@ -376,5 +376,35 @@ def test_a_query_that_answers_too_much_in_a_second_is_refused_though_pairs_are_f
     check_rows(EMPTY, query(pairs), RATES, RowLimits(answers_per_second=800_000))
 
 
+@pytest.mark.parametrize(
+    "items",
+    [
+        ", ".join(f"LPAD(sensor, {10_000 - number}, 'é') AS x{number}" for number in range(100)),
+        ", ".join(f"REPLACE(a, 'a', b) AS x{number}" for number in range(100)),
+        ", ".join(f"UPPER(a) || b AS x{number}" for number in range(200)),
+    ],
+)
+def test_a_query_whose_texts_are_too_long_for_its_rate_is_refused(items: str):
+    source = "(SELECT LPAD(sensor, 5000) AS a, RPAD(sensor, 3000) AS b, sensor FROM traffic) AS t"
+    text = f"SELECT {items} FROM {source}"
+    with pytest.raises(RowLimitError, match="characters per second") as caught:
+        check_rows(EMPTY, query(text), RATES, RowLimits())
+    assert "LPAD" in (caught.value.hint or "")
+    check_rows(EMPTY, query(text), {"traffic": 1.0}, RowLimits())
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT sensor || '-' || UPPER(sensor) AS x, speed FROM traffic",
+        "SELECT SUM(LENGTH(LPAD(sensor, 9000))) AS n FROM traffic WINDOW(RANGE 1 MINUTE)",
+        "SELECT " + ", ".join(f"LENGTH(LPAD(sensor, {9_000 - number})) AS x{number}" for number in range(100))
+        + " FROM traffic",
+    ],
+)  # fmt: skip
+def test_texts_that_are_usual_or_not_answered_may_be_made_at_any_rate(text: str):
+    check_rows(EMPTY, query(text), {"traffic": 900_000.0}, RowLimits(per_second=10**9, answers_per_second=250_000))
+
+
 def test_what_streams_bring_may_be_answered_however_much_that_is():
     check_rows(EMPTY, query("SELECT speed FROM traffic WHERE speed > 3"), {"traffic": 900_000.0}, RowLimits())
