@@ -107,6 +107,33 @@ def pattern_of(topic_filter: str) -> re.Pattern[str]:
     return re.compile(found + end, re.DOTALL)
 
 
+def fewest_filters(filters: Iterable[str]) -> tuple[str, ...]:
+    """Return topic filters without those whose topics another one matches, too.
+
+    A broker may send a message once for each filter of a client that matches it.
+
+    Examples
+    --------
+    >>> fewest_filters(["a/+/c", "a/b/c", "a/#", "b/+", "b/+"])
+    ('a/#', 'b/+')
+    """
+    found = dict.fromkeys(filters)
+    return tuple(each for each in found if not any(other != each and _covers(other, each) for other in found))
+
+
+def _covers(wide: str, narrow: str) -> bool:
+    """Return whether a topic filter matches all topics that another one matches."""
+    levels, others = wide.split("/"), narrow.split("/")
+    if others[0].startswith("$") and levels[0] != others[0]:
+        return False  # topics of the broker itself: no wildcard stands for them
+    if levels[-1] == "#":
+        levels.pop()
+        others = others[: len(levels)]
+    return len(levels) == len(others) and all(
+        level == other or (level == "+" and other != "#") for level, other in zip(levels, others, strict=True)
+    )
+
+
 def _topics_of(filters: Sequence[str]) -> tuple[tuple[str, ...], Callable[[str], re.Match[str] | None]]:
     """Return what topics that one of these filters matches begin with, and what matches them."""
     beginnings = tuple(re.split(r"/?[+#]", each, maxsplit=1)[0] for each in filters)
@@ -161,8 +188,8 @@ class DriverRegistry:
 
     @property
     def subscriptions(self) -> tuple[str, ...]:
-        """Topic filters of all drivers, each once."""
-        return tuple(dict.fromkeys(each for driver in self.drivers for each in driver.subscriptions))
+        """The fewest topic filters for all topics of the drivers."""
+        return fewest_filters(each for driver in self.drivers for each in driver.subscriptions)
 
     @property
     def left(self) -> Mapping[str, int]:

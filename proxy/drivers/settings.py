@@ -422,11 +422,14 @@ def _driver(entry: Any, where: str) -> Driver:
     try:
         return model.model_validate(entry).driver()
     except ValidationError as error:
-        first = error.errors()[0]
+        # A setting that there is not may be the one that is missing, misspelt.
+        first = min(error.errors(), key=lambda each: each["type"] != "extra_forbidden")
         setting = ".".join(str(part + 1) if isinstance(part, int) else part for part in first["loc"]) or "entry"
         if first["type"] == "extra_forbidden":
             meant = did_you_mean(str(first["loc"][-1]), _settings_of(model, first["loc"][:-1]))
             raise ConfigurationError(f"{where}: there is no setting {setting!r}", hint=meant or _HINT) from error
+        if first["type"] == "missing":
+            raise ConfigurationError(f"{where}: the setting {setting!r} is missing", hint=_HINT) from error
         raise ConfigurationError(f"{where}: {setting} = {first['input']!r}: {first['msg']}", hint=_HINT) from error
     except FjordError as error:
         raise ConfigurationError(f"{where}: {error.message}", hint=error.hint or _HINT) from error

@@ -201,9 +201,9 @@ class RelationService:
 
         Each with its name, and when it was surely current, in seconds since 1970; None for never.
         """
-        now = self._store.clock()
+        now, wall = self._store.clock(), self._store.wall()
         stale = {
-            each.identity: (each.name, each.freshness.fresh_at)
+            each.identity: (each.name, None if (age := each.freshness.age(now)) is None else wall - age)
             for each in self._store.all()
             if each.freshness.state(now) is not State.FRESH
         }

@@ -40,7 +40,8 @@ def fault_texts(status: Mapping[str, Any]) -> Iterator[str]:
         if not spool["online"]:
             received = spool.get("heard")
             last = f", its last report came at {received}" if received else ""
-            yield f"proxy {name} is offline{last}; {spool['batches']:,} batches were in its spool"
+            batches = "1 batch was" if spool["batches"] == 1 else f"{spool['batches']:,} batches were"
+            yield f"proxy {name} is offline{last}; {batches} in its spool"
     for name, clock in status.get("proxy_clocks", {}).items():
         if clock.get("fault"):
             yield f"the clock of proxy {name} is wrong: {clock['fault']}"

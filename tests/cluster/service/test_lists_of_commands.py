@@ -68,6 +68,11 @@ def test_faults_are_sentences() -> None:
     ]
 
 
+def test_one_batch_is_singular() -> None:
+    status = {"proxy_spools": {"roadside": {"online": False, "batches": 1}}}
+    assert list(fault_texts(status)) == ["proxy roadside is offline; 1 batch was in its spool"]
+
+
 def test_a_deployment_without_faults_has_none() -> None:
     sound = {
         "broker": {"connected": True, "trouble": None},

@@ -730,16 +730,39 @@ def _matches(wanted, levels):
     return wanted[0] in {"+", levels[0]} and _matches(wanted[1:], levels[1:])
 
 
-@given(
-    st.lists(
-        st.tuples(st.lists(st.sampled_from(["a", "b", "+", "a."]), min_size=1, max_size=3), st.booleans()), max_size=3
-    ),
-    LEVELS,
+FILTERS = st.lists(
+    st.tuples(st.lists(st.sampled_from(["a", "b", "+", "a.", "$x"]), min_size=1, max_size=3), st.booleans()), max_size=4
 )
+
+
+@given(FILTERS, LEVELS)
 def test_a_driver_reads_the_topics_of_its_filters(wanted, levels):
     filters = [[*each, "#"] if rest else each for each, rest in wanted]
     registry = DriverRegistry([Reader(["/".join(each) for each in filters])])
     assert bool(registry.reading("/".join(levels))) == any(_matches(each, levels) for each in filters)
+
+
+def _examples(levels):
+    """Return topics of a filter; another one that matches these matches all, as none here names a level `?`."""
+    named = ["?" if each == "+" else each for each in levels]
+    return [named[:-1], [*named[:-1], *"????"]] if named[-1] == "#" else [named]
+
+
+@example([(["a", "+"], False), (["a"], True)], ["a", "b"])
+@example([(["+", "a"], False), (["$x", "a"], False)], ["$x", "a"])
+@given(FILTERS, LEVELS)
+def test_drivers_subscribe_to_all_their_topics_and_to_none_in_a_filter_that_another_covers(wanted, levels):
+    filters = [[*each, "#"] if rest else each for each, rest in wanted]
+    found = [each.split("/") for each in DriverRegistry([Reader(["/".join(each)]) for each in filters]).subscriptions]
+    own = levels[0].startswith("$")  # of the broker itself: a wildcard does not match it
+
+    def reads(each):
+        return _matches(each, levels) and not (own and each[0] in {"+", "#"})
+
+    assert any(map(reads, found)) == any(map(reads, filters))
+    for wide in found:
+        others = [each for each in found if each != wide and each[0][:1] != "$"]
+        assert not [each for each in others if all(_matches(wide, topic) for topic in _examples(each))]
 
 
 @pytest.mark.parametrize("sent", [{"t": None}, {"t": 999}, {"t": None, "u": None}, {"t": "warm", "u": 1}])

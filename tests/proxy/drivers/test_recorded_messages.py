@@ -13,6 +13,7 @@ from proxy.drivers.settings import load_drivers, read_drivers
 from proxy.errors import ConfigurationError
 from tests.proxy.drivers.conftest import NOW, S
 
+HINT = "docs/how-to/connect-devices.md describes every setting"
 DOCUMENT = Path(__file__).parents[3] / "docs" / "how-to" / "connect-devices.md"
 
 
@@ -104,6 +105,8 @@ def test_errors_name_file_entry_and_setting(changes, words):
     [
         ({"topci": "a"}, "there is no setting 'topci'", "did you mean topic?"),
         ({"field": [FIELD | {"scael": 2}]}, "there is no setting 'field.1.scael'", "did you mean scale?"),
+        ({"field": [{"name": "t", "type": "real"}]}, "the setting 'field.1.path' is missing", HINT),
+        ({"field": [{"name": "t", "type": "real", "paht": "t"}]}, "no setting 'field.1.paht'", "did you mean path?"),
         ({"time": {"path": "t", "form": "seconds", "zon": "UTC"}}, "'time.zon'", "did you mean zone?"),
     ],
 )
