@@ -13,8 +13,7 @@ from cluster.fjord.batch import END, START, Batch
 from cluster.fjord.early_answers import NOTHING_GIVEN
 from cluster.fjord.look_ahead import LookAhead
 from cluster.fjord.operator import Operator
-from cluster.physical import emission
-from cluster.physical.operations import CountWindow
+from cluster.physical.operations import OPERATIONS, CountWindow
 from protocols.errors import FjordError
 from tests.cluster.oracle.early_running import Compared, compare_early, random_buckets
 from tests.cluster.oracle.proving import delivered
@@ -161,5 +160,6 @@ def test_that_more_is_promised_than_operators_have_answered_is_found(monkeypatch
 
 
 def test_a_row_that_is_given_too_late_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(emission, "holds_rows_back", lambda operation: isinstance(operation, CountWindow))
+    for kind in OPERATIONS:
+        monkeypatch.setattr(kind, "holds_rows_back", kind is CountWindow)
     assert compared_often(HOLDING[7]) is not None
