@@ -20,7 +20,7 @@ from cluster.language.typing_rules import conjunction, scalar_of
 from cluster.operators import AntiJoin, Join, Lookup, Node, Union
 from cluster.operators.columns import Column, Output
 from cluster.operators.projections import project, reads_relations_only
-from cluster.operators.scalar_expressions import null_scalar, passed_on
+from cluster.operators.scalar_expressions import null_scalar, passed_on, plain_column
 from cluster.operators.unique_names import Names
 
 if TYPE_CHECKING:
@@ -119,7 +119,11 @@ def _beside(node: Node, operand: Operand, column: Column) -> Node:
     value = Output(column.name, scalar_of(operand.value, column.type), column.unit)
     predicate = conjunction([*operand.correlation]) if operand.correlation else None
     if reads_relations_only(operand.node):
-        return project(Lookup(node, operand.node, predicate, "left"), (*kept, value))
+        if plain_column(value.scalar) is not None:
+            return project(Lookup(node, operand.node, predicate, "left"), (*kept, value))
+        # Computed before it is looked up: of NULLs, COALESCE and NULLIF may make a value where there is no row.
+        table = project(operand.node, (*passed_on(operand.node.schema), value))
+        return project(Lookup(node, table, predicate, "left"), (*kept, *passed_on((column,))))
     pairs = project(Join(node, operand.node, predicate), (*kept, value))
     alone = AntiJoin(node, operand.node, predicate)
     return Union(pairs, project(alone, (*kept, Output(column.name, null_scalar(column), column.unit))))

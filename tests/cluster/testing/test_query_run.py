@@ -111,6 +111,17 @@ def test_tuples_are_joined_with_a_relation_as_it_is_at_their_instants() -> None:
     assert [each[2:] for each in spans(found)] == [(0, 1), (1, 1), (2, 1), (3, None), (4, None)]
 
 
+@pytest.mark.parametrize(
+    "value", ["COALESCE(MAX(p.km), 7)", "NULLIF(7, MAX(p.km))", "CASE WHEN MAX(p.km) IS NULL THEN 7 END"]
+)
+def test_a_subquery_without_a_row_is_null_whatever_it_computes(value: str) -> None:
+    """As of a stream: nothing is computed of rows that are not there."""
+    places = ScriptedRelation({"sensor": str, "km": int}, [{"sensor": "b", "km": 1}], {})
+    sql = f"SELECT (SELECT {value} FROM places AS p WHERE p.sensor = t.sensor) AS v FROM traffic AS t"
+    found = answers(sql, traffic(*(at(number, number) for number in range(3)), EOF()), {"places": places})
+    assert [each[2:] for each in spans(found)] == [(None,)] * 3
+
+
 def test_queries_come_and_go() -> None:
     run = QueryRun({"first": "SELECT speed FROM traffic"}, traffic(*(at(number, number) for number in range(6)), EOF()))
     run.step()
