@@ -276,7 +276,7 @@ def _shares_passing(
 def _by_node(fragment: Fragment, counters: Counters) -> Counters:
     """Return counters by the nodes of a fragment: scans and lookups are counted for all fragments together."""
     shared = {
-        kind: [totals for name, totals in counters.items() if name.startswith(f"{kind.__name__.lower()} ")]
+        kind: [totals for name, totals in counters.items() if name.startswith(f"{kind.kind_name().lower()} ")]
         for kind in (Scan, Lookup)
     }
     found = dict(counters)

@@ -60,7 +60,7 @@ def _check_name(fragment: Fragment, node: OperatorNode) -> None:
     kinds = {operation.kind_name(), operation.state_name(), *([_COUNTS] if operation is DeviceAggregates else [])}
     named = not kind if operation is Exchange else bool(kind) and kind[0] in kinds
     if not node.id.startswith(fragment.identity) or not named or not (place == "" or place.startswith("/")):
-        raise ValueError(f"no operator of the kind {operation.__name__} keeps state under the name {node.id!r}")
+        raise ValueError(f"no operator of the kind {operation.kind_name()} keeps state under the name {node.id!r}")
 
 
 def _check_subscribers(fragment: Fragment, subscribers: Iterable[Subscriber]) -> None:
