@@ -10,7 +10,7 @@ from protocols.mqtt.octets import LARGEST_LENGTH, MalformedFrameError, Octets
 from protocols.mqtt.properties import NO_PROPERTIES, Properties, Property, read_properties
 from protocols.mqtt.reasons import UNACCEPTABLE_VERSION, UNSUPPORTED_VERSION
 
-_CONNACK, _PUBACK, _SUBACK, _UNSUBACK, _PINGRESP, _DISCONNECT = 0x20, 0x40, 0x90, 0xB0, 0xD0, 0xE0
+_CONNACK, _PUBACK, _SUBACK, _PINGRESP, _DISCONNECT = 0x20, 0x40, 0x90, 0xD0, 0xE0
 _OLD_CONNACK_BYTES = 2
 RECEIVE_MAXIMUM = 0xFFFF
 """Messages that either side takes before it has acknowledged the first, unless it says otherwise."""
@@ -76,14 +76,6 @@ class SubscribeAnswer:
 
 
 @dataclass(frozen=True, slots=True)
-class UnsubscribeAnswer:
-    """The broker has ended subscriptions; with MQTT 5, a code for each filter: from 128 on a refusal."""
-
-    number: int
-    codes: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class PingAnswer:
     """The broker is there."""
 
@@ -96,7 +88,7 @@ class Farewell:
     reason: str = ""
 
 
-Answer: TypeAlias = ConnectAnswer | PublishAnswer | SubscribeAnswer | UnsubscribeAnswer | PingAnswer | Farewell
+Answer: TypeAlias = ConnectAnswer | PublishAnswer | SubscribeAnswer | PingAnswer | Farewell
 
 
 def read_answer(version: Version, first: int, octets: Octets, *, lasting: bool = False) -> Answer:
@@ -123,9 +115,7 @@ def read_answer(version: Version, first: int, octets: Octets, *, lasting: bool =
     elif first == _PUBACK:
         answer = _publish_answer(version, octets)
     elif first == _SUBACK:
-        answer = SubscribeAnswer(*_codes(version, octets))
-    elif first == _UNSUBACK:
-        answer = UnsubscribeAnswer(*_codes(version, octets))
+        answer = _subscribe_answer(version, octets)
     elif first == _PINGRESP:
         answer = PingAnswer()
     elif first == _DISCONNECT and version is Version.V5:
@@ -172,10 +162,10 @@ def _publish_answer(version: Version, octets: Octets) -> PublishAnswer:
     return PublishAnswer(number, code)
 
 
-def _codes(version: Version, octets: Octets) -> tuple[int, tuple[int, ...]]:
+def _subscribe_answer(version: Version, octets: Octets) -> SubscribeAnswer:
     number = octets.two()
     _read_properties(version, octets)
-    return number, tuple(octets.raw(octets.left))
+    return SubscribeAnswer(number, tuple(octets.raw(octets.left)))
 
 
 def _farewell(octets: Octets) -> Farewell:
