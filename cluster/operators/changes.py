@@ -2,38 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import ClassVar, final
 
 from cluster.operators.columns import Schema
 from cluster.operators.greatest_values import Greatest
-from cluster.operators.node import Conditions, Need, Window, lasts_us
+from cluster.operators.node import CountsCopies, Instantaneous, WholeTuples, Window, lasts_us
 from cluster.operators.operation import Prompt
 from cluster.shared_nodes import remembered
 
 
-class _Changes(Window, frozen=True):
+class _Changes(CountsCopies, WholeTuples, Instantaneous, Window, frozen=True):
     """Base of nodes whose rows are valid at an instant only."""
-
-    @property
-    def is_instantaneous(self) -> bool:
-        """Yes."""
-        return True
-
-    @property
-    def rows_last_us(self) -> int:
-        """An instant."""
-        return 1
-
-    def multiplicity_sensitive(self, *, above: bool) -> tuple[bool, ...]:
-        """Return True: it counts how many more or fewer copies there are."""
-        del above
-        return (True,)
-
-    def needed_below(self, wanted: frozenset[str], conditions: Conditions) -> Iterator[Need]:
-        """Yield all columns: whole tuples are compared."""
-        del wanted, conditions
-        yield self.input, self.input.names, ()
 
     def greatest_below(self, greatest: Greatest) -> tuple[Greatest, ...]:
         """Return the same: rows pass with their values."""

@@ -10,13 +10,13 @@ from msgspec import Meta
 from cluster.operators.columns import Schema
 from cluster.operators.errors import UnboundedPlanError
 from cluster.operators.greatest_values import Greatest
-from cluster.operators.node import Conditions, Need, Window
+from cluster.operators.node import Conditions, CountsCopies, Need, Window
 from cluster.operators.operation import Late, own
 from cluster.operators.words import listed, tuples_counted
 from cluster.shared_nodes import remembered
 
 
-class _LastTuples(Window, frozen=True):
+class _LastTuples(CountsCopies, Window, frozen=True):
     """Base of windows that tuples leave when others come."""
 
     @property
@@ -28,11 +28,6 @@ class _LastTuples(Window, frozen=True):
     def rows_last_us(self) -> None:
         """Until others come."""
         return
-
-    def multiplicity_sensitive(self, *, above: bool) -> tuple[bool, ...]:
-        """Return True: copies are counted."""
-        del above
-        return (True,)
 
     def reach_us(self) -> NoReturn:
         """Raise: there is no bound."""

@@ -2,25 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import ClassVar, final
 
 from cluster.operators.columns import Schema
 from cluster.operators.greatest_values import Greatest
-from cluster.operators.join import shorter_us
-from cluster.operators.node import Conditions, LeftRows, Need
+from cluster.operators.node import CountsCopies, LeftRows, WhileBoth, WholeTuples
 from cluster.operators.operation import Late
 from cluster.shared_nodes import remembered
 
 
-class _ByCounts(LeftRows, frozen=True):
+class _ByCounts(WholeTuples, LeftRows, frozen=True):
     """Base of nodes that compare how many copies of a tuple both inputs have."""
-
-    def needed_below(self, wanted: frozenset[str], conditions: Conditions) -> Iterator[Need]:
-        """Yield all columns of both: whole tuples are compared."""
-        del wanted, conditions
-        for side in self.inputs:
-            yield side, side.names, ()
 
     def greatest_below(self, greatest: Greatest) -> tuple[Greatest, ...]:
         """Return the same for both, by the places of columns."""
@@ -29,7 +21,7 @@ class _ByCounts(LeftRows, frozen=True):
 
 
 @final
-class Difference(_ByCounts, frozen=True, tag="Difference"):
+class Difference(CountsCopies, _ByCounts, frozen=True, tag="Difference"):
     """Bag difference: multiplicity max(left - right, 0)."""
 
     written_as: ClassVar[str] = "EXCEPT"
@@ -43,11 +35,6 @@ class Difference(_ByCounts, frozen=True, tag="Difference"):
         del lag_us
         return DifferenceOperation(self.schema)
 
-    def multiplicity_sensitive(self, *, above: bool) -> tuple[bool, ...]:
-        """Return True: copies are counted."""
-        del above
-        return (True, True)
-
     @property
     def duplicate_free(self) -> bool:
         """Whether the left is."""
@@ -60,7 +47,7 @@ class Difference(_ByCounts, frozen=True, tag="Difference"):
 
 
 @final
-class Intersection(_ByCounts, frozen=True, tag="Intersection"):
+class Intersection(WhileBoth, _ByCounts, frozen=True, tag="Intersection"):
     """Bag intersection: multiplicity min(left, right)."""
 
     written_as: ClassVar[str] = "INTERSECT"
@@ -76,31 +63,9 @@ class Intersection(_ByCounts, frozen=True, tag="Intersection"):
 
     @property
     @remembered
-    def is_instantaneous(self) -> bool:
-        """Whether one of them is."""
-        return self.left.is_instantaneous or self.right.is_instantaneous
-
-    @property
-    @remembered
-    def rows_last_us(self) -> int | None:
-        """As long as those of both, at most."""
-        return shorter_us(self)
-
-    def multiplicity_sensitive(self, *, above: bool) -> tuple[bool, ...]:
-        """Return whether the multiplicity of its rows matters."""
-        return (above, above)
-
-    @property
-    @remembered
     def duplicate_free(self) -> bool:
         """Whether one of them is."""
         return self.left.duplicate_free or self.right.duplicate_free
-
-    @property
-    @remembered
-    def is_empty(self) -> bool:
-        """Whether one of them is."""
-        return self.left.is_empty or self.right.is_empty
 
 
 @final

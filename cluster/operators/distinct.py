@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import ClassVar, final
 
 from cluster.operators.columns import Schema
 from cluster.operators.greatest_values import Greatest
-from cluster.operators.node import Conditions, Need, Snapshotwise
+from cluster.operators.node import Snapshotwise, WholeTuples
 from cluster.operators.operation import Prompt
 from cluster.shared_nodes import remembered
 
 
 @final
-class Distinct(Snapshotwise, frozen=True, tag="Distinct"):
+class Distinct(WholeTuples, Snapshotwise, frozen=True, tag="Distinct"):
     """Each tuple once per instant."""
 
     written_as: ClassVar[str] = "DISTINCT"
@@ -31,11 +30,6 @@ class Distinct(Snapshotwise, frozen=True, tag="Distinct"):
         """Return False."""
         del above
         return (False,)
-
-    def needed_below(self, wanted: frozenset[str], conditions: Conditions) -> Iterator[Need]:
-        """Yield all columns: whole tuples are compared."""
-        del wanted, conditions
-        yield self.input, self.input.names, ()
 
     def greatest_below(self, greatest: Greatest) -> tuple[Greatest, ...]:
         """Return the same: rows pass with their values."""

@@ -10,7 +10,7 @@ import msgspec
 
 from cluster.expressions.walks import columns_read
 from cluster.operators.columns import STAMP, Column, Scalar, Schema
-from cluster.operators.node import Conditions, Need, Snapshotwise, lasts_us
+from cluster.operators.node import Conditions, CountsCopies, Need, Snapshotwise, lasts_us
 from cluster.operators.operation import Late, own
 from cluster.operators.words import listed, readable
 from cluster.shared_nodes import remembered
@@ -76,7 +76,7 @@ class Coalescing(msgspec.Struct, frozen=True):
 
 
 @final
-class Extent(Snapshotwise, frozen=True, tag="Extent"):
+class Extent(CountsCopies, Snapshotwise, frozen=True, tag="Extent"):
     """Runs of the samples of `keys` that are valid at an instant, in the order of their stamps (sql.md, Coalescing).
 
     A run goes on while each sample is linked with the one before. It is a row with the keys, the coalesced columns of
@@ -103,11 +103,6 @@ class Extent(Snapshotwise, frozen=True, tag="Extent"):
     def operation(self, lag_us: int | None = None) -> ExtentOperation:
         """Return what runs of it."""
         return ExtentOperation(self.input.schema, self.keys, self.coalescing, lag_us)
-
-    def multiplicity_sensitive(self, *, above: bool) -> tuple[bool, ...]:
-        """Return True: copies may be runs of their own."""
-        del above
-        return (True,)
 
     def needed_below(self, wanted: frozenset[str], conditions: Conditions) -> Iterator[Need]:
         """Yield all samples with the keys, and what is compared."""

@@ -9,7 +9,7 @@ import msgspec
 from msgspec import UNSET, Meta
 
 from cluster.operators.greatest_values import Greatest
-from cluster.operators.node import Conditions, Need, Window, bounded
+from cluster.operators.node import Conditions, Need, PassesCopies, Window, bounded
 from cluster.operators.operation import Prompt
 from cluster.operators.window_shapes import Allowed
 from cluster.shared_nodes import remembered
@@ -17,7 +17,7 @@ from protocols.text.durations import format_duration
 
 
 @final
-class Granularity(Window, frozen=True, tag="Granularity"):
+class Granularity(PassesCopies, Window, frozen=True, tag="Granularity"):
     """Snapshots at whole multiples of `granule_us` only."""
 
     written_as: ClassVar[str] = "GRANULARITY"
@@ -45,10 +45,6 @@ class Granularity(Window, frozen=True, tag="Granularity"):
         """Longer than those of the input by the distance of two multiples."""
         below = self.input.longest_validity_us
         return None if below is None else bounded(below + self.granule_us)
-
-    def multiplicity_sensitive(self, *, above: bool) -> tuple[bool, ...]:
-        """Return whether the multiplicity of its rows matters."""
-        return (above,)
 
     def needed_below(self, wanted: frozenset[str], conditions: Conditions) -> Iterator[Need]:
         """Yield the tuples with what is wanted of them."""

@@ -8,7 +8,7 @@ from typing import ClassVar, final
 from cluster.operators.columns import Scalar, Schema
 from cluster.operators.greatest_values import Greatest, both, greatest_of
 from cluster.operators.interval_shapes import shapes_together
-from cluster.operators.node import Conditions, Need, SnapshotPair
+from cluster.operators.node import Conditions, Need, SnapshotPair, WhileBoth
 from cluster.operators.operation import Prompt, own_condition
 from cluster.operators.scalar_expressions import columns_of
 from cluster.operators.words import readable
@@ -16,7 +16,7 @@ from cluster.shared_nodes import remembered
 
 
 @final
-class Join(SnapshotPair, frozen=True, tag="Join"):
+class Join(WhileBoth, SnapshotPair, frozen=True, tag="Join"):
     """Pairs valid at the same instant for which the predicate is true (None: all pairs)."""
 
     written_as: ClassVar[str] = "a join"
@@ -36,22 +36,6 @@ class Join(SnapshotPair, frozen=True, tag="Join"):
         """Return what runs of it."""
         del lag_us
         return JoinOperation(self.left.schema, self.right.schema, self.predicate)
-
-    @property
-    @remembered
-    def is_instantaneous(self) -> bool:
-        """Whether one of them is."""
-        return self.left.is_instantaneous or self.right.is_instantaneous
-
-    @property
-    @remembered
-    def rows_last_us(self) -> int | None:
-        """As long as those of both, at most."""
-        return shorter_us(self)
-
-    def multiplicity_sensitive(self, *, above: bool) -> tuple[bool, ...]:
-        """Return whether the multiplicity of its rows matters."""
-        return (above, above)
 
     def needed_below(self, wanted: frozenset[str], conditions: Conditions) -> Iterator[Need]:
         """Yield both with what is wanted of them, and what the predicate reads."""
@@ -89,12 +73,6 @@ class Join(SnapshotPair, frozen=True, tag="Join"):
         """Whether both are."""
         return self.left.duplicate_free and self.right.duplicate_free
 
-    @property
-    @remembered
-    def is_empty(self) -> bool:
-        """Whether one of them is."""
-        return self.left.is_empty or self.right.is_empty
-
     def interval_shape(self, windows: tuple[Hashable, ...] = ()) -> Hashable | None:
         """Return those of all that is joined, but for a join in a window."""
         return None if windows else shapes_together("join", [each.interval_shape() for each in self.inputs])
@@ -112,9 +90,3 @@ class JoinOperation(Prompt, frozen=True, tag="Join"):
         """Return one line about it."""
         condition = own_condition(self.predicate)
         return f"join{condition}" if condition else "product"
-
-
-def shorter_us(node: SnapshotPair) -> int | None:
-    """Return how long rows last that are valid while rows of both inputs are; None if there is no bound."""
-    bounds = [bound for each in node.inputs if (bound := each.longest_validity_us) is not None]
-    return min(bounds, default=None)

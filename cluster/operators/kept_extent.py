@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Annotated, ClassVar, NoReturn, final
 
 import msgspec
@@ -11,7 +10,7 @@ from msgspec import Meta
 from cluster.operators.columns import Column, Schema
 from cluster.operators.count_window import count_window_words
 from cluster.operators.errors import UnboundedPlanError
-from cluster.operators.node import Conditions, Need, OneInput
+from cluster.operators.node import CountsCopies, OneInput, WholeTuples
 from cluster.operators.operation import Operation
 from cluster.operators.time_window import window_words
 from cluster.operators.words import listed, tuples_counted
@@ -65,7 +64,7 @@ class KeptTuples(msgspec.Struct, frozen=True):
 
 
 @final
-class KeptExtent(OneInput, frozen=True, tag="KeptExtent"):
+class KeptExtent(CountsCopies, WholeTuples, OneInput, frozen=True, tag="KeptExtent"):
     """Coalesced rows of at most so many tuples of a window (docs/reference/sql.md, Keeping fewer tuples).
 
     Tuples are valid at their own instant only, and numbered in runs.
@@ -104,16 +103,6 @@ class KeptExtent(OneInput, frozen=True, tag="KeptExtent"):
     def rows_last_us(self) -> int | None:
         """As long as a tuple is in the window."""
         return self.kept.longest_us
-
-    def multiplicity_sensitive(self, *, above: bool) -> tuple[bool, ...]:
-        """Return True: each copy takes a place."""
-        del above
-        return (True,)
-
-    def needed_below(self, wanted: frozenset[str], conditions: Conditions) -> Iterator[Need]:
-        """Yield all columns: they are compared."""
-        del wanted, conditions
-        yield self.input, self.input.names, ()
 
     def reach_us(self) -> NoReturn:
         """Raise: there is no bound."""

@@ -245,6 +245,116 @@ Need = tuple[Node, frozenset[str], Conditions]
 """A part of a plan, the needed ones of its columns, and conditions that all needed tuples meet."""
 
 
+class ColumnsOfFirst(Node):
+    """A family: rows have the columns of the first input, with its values."""
+
+    __slots__ = ()
+
+    @property
+    @remembered
+    def schema(self) -> Schema:
+        """Those of the first input."""
+        return self.inputs[0].schema
+
+    @property
+    @remembered
+    def never_null(self) -> frozenset[str]:
+        """Those of the first input."""
+        return self.inputs[0].never_null
+
+
+class RowsOfFirst(ColumnsOfFirst):
+    """A family: each row is one of the first input, or made of some, and valid no longer."""
+
+    __slots__ = ()
+
+    @property
+    @remembered
+    def is_instantaneous(self) -> bool:
+        """Whether those of the first input are."""
+        return self.inputs[0].is_instantaneous
+
+    @property
+    @remembered
+    def rows_last_us(self) -> int | None:
+        """As long as those of the first input."""
+        return self.inputs[0].longest_validity_us
+
+
+class Instantaneous(Node):
+    """A family: every row is valid at one instant only."""
+
+    __slots__ = ()
+
+    @property
+    def is_instantaneous(self) -> bool:
+        """Yes."""
+        return True
+
+    @property
+    def rows_last_us(self) -> int:
+        """An instant."""
+        return 1
+
+
+class PassesCopies(Node):
+    """A family: each copy of a tuple makes a copy of its row."""
+
+    __slots__ = ()
+
+    def multiplicity_sensitive(self, *, above: bool) -> tuple[bool, ...]:
+        """Return whether the multiplicity of its rows matters."""
+        return tuple(above for _ in self.inputs)
+
+
+class CountsCopies(Node):
+    """A family: the answer depends on how many copies of a tuple there are."""
+
+    __slots__ = ()
+
+    def multiplicity_sensitive(self, *, above: bool) -> tuple[bool, ...]:
+        """Return True for each input."""
+        del above
+        return tuple(True for _ in self.inputs)
+
+
+class WholeTuples(Node):
+    """A family: tuples are compared, or ordered, as a whole."""
+
+    __slots__ = ()
+
+    def needed_below(self, wanted: frozenset[str], conditions: Conditions) -> Iterator[Need]:
+        """Yield all columns of each input."""
+        del wanted, conditions
+        for each in self.inputs:
+            yield each, each.names, ()
+
+
+class WhileBoth(PassesCopies):
+    """A family: a row is valid while rows of all inputs are."""
+
+    __slots__ = ()
+
+    @property
+    @remembered
+    def is_instantaneous(self) -> bool:
+        """Whether the rows of an input are."""
+        return any(each.is_instantaneous for each in self.inputs)
+
+    @property
+    @remembered
+    def rows_last_us(self) -> int | None:
+        """As long as those of all inputs, at most."""
+        bounds = [bound for each in self.inputs if (bound := each.longest_validity_us) is not None]
+        return min(bounds, default=None)
+
+    @property
+    @remembered
+    def is_empty(self) -> bool:
+        """Whether an input is."""
+        return any(each.is_empty for each in self.inputs)
+
+
 class Leaf(SharedNode, Node, frozen=True):
     """Base of nodes without inputs."""
 
@@ -354,32 +464,8 @@ class OneInput(SharedNode, Node, frozen=True):
         return self.input.is_empty
 
 
-class Snapshotwise(OneInput, frozen=True):
+class Snapshotwise(RowsOfFirst, OneInput, frozen=True):
     """Base of nodes whose answer at an instant is made of the input's snapshot at that instant, and nothing else."""
-
-    @property
-    @remembered
-    def schema(self) -> Schema:
-        """The columns of the input."""
-        return self.input.schema
-
-    @property
-    @remembered
-    def never_null(self) -> frozenset[str]:
-        """Those of the input."""
-        return self.input.never_null
-
-    @property
-    @remembered
-    def is_instantaneous(self) -> bool:
-        """Whether the input's rows are."""
-        return self.input.is_instantaneous
-
-    @property
-    @remembered
-    def rows_last_us(self) -> int | None:
-        """As long as those of the input."""
-        return self.input.longest_validity_us
 
     @remembered
     def reach_us(self) -> int:
@@ -398,12 +484,8 @@ class Snapshotwise(OneInput, frozen=True):
         return self.input.full_after_us
 
 
-class RowByRow(Snapshotwise, frozen=True):
+class RowByRow(PassesCopies, Snapshotwise, frozen=True):
     """Base of nodes that answer at most one row for each of the input, whatever others there are."""
-
-    def multiplicity_sensitive(self, *, above: bool) -> tuple[bool, ...]:
-        """Return whether the multiplicity of the rows matters that it answers."""
-        return (above,)
 
     @remembered
     def delay_us(self) -> int:
@@ -421,22 +503,10 @@ class RowByRow(Snapshotwise, frozen=True):
         return self.input.interval_shape(windows)
 
 
-class Window(OneInput, frozen=True):
+class Window(ColumnsOfFirst, OneInput, frozen=True):
     """Base of nodes that change only for how long the input's tuples are valid."""
 
     written_as: ClassVar[str] = "a window"
-
-    @property
-    @remembered
-    def schema(self) -> Schema:
-        """The columns of the input."""
-        return self.input.schema
-
-    @property
-    @remembered
-    def never_null(self) -> frozenset[str]:
-        """Those of the input."""
-        return self.input.never_null
 
 
 class TwoInputs(SharedNode, Node, frozen=True):
@@ -480,32 +550,8 @@ class SnapshotPair(TwoInputs, frozen=True):
         return max(self.left.delay_us(), self.right.delay_us())
 
 
-class LeftRows(SnapshotPair, frozen=True):
+class LeftRows(RowsOfFirst, SnapshotPair, frozen=True):
     """Base of nodes that answer rows of the left, which the right lets pass or not."""
-
-    @property
-    @remembered
-    def schema(self) -> Schema:
-        """The columns of the left."""
-        return self.left.schema
-
-    @property
-    @remembered
-    def never_null(self) -> frozenset[str]:
-        """Those of the left."""
-        return self.left.never_null
-
-    @property
-    @remembered
-    def is_instantaneous(self) -> bool:
-        """Whether the left's rows are."""
-        return self.left.is_instantaneous
-
-    @property
-    @remembered
-    def rows_last_us(self) -> int | None:
-        """As long as those of the left."""
-        return self.left.longest_validity_us
 
     @remembered
     def delay_us(self) -> int:

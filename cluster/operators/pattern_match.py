@@ -7,7 +7,6 @@ themselves are those of everywhere else.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Annotated, ClassVar, Literal, NoReturn, final
 
 import msgspec
@@ -15,7 +14,7 @@ from msgspec import Meta
 
 from cluster.operators.columns import AggregateCall, Column, Output, Scalar, Schema
 from cluster.operators.errors import UnboundedPlanError
-from cluster.operators.node import Conditions, Need, OneInput
+from cluster.operators.node import CountsCopies, Instantaneous, OneInput, WholeTuples
 from cluster.operators.operation import Prompt, own
 from cluster.operators.words import listed
 from cluster.shared_nodes import remembered
@@ -189,7 +188,7 @@ def _quantifier(element: PatternElement) -> str:
 
 
 @final
-class PatternMatch(OneInput, frozen=True, tag="PatternMatch"):
+class PatternMatch(CountsCopies, WholeTuples, Instantaneous, OneInput, frozen=True, tag="PatternMatch"):
     """Matches of a pattern of rows, for each combination of `keys` (docs/reference/sql.md, Patterns).
 
     Tuples are valid at their own instant only; a match is valid at that of its last row.
@@ -220,26 +219,6 @@ class PatternMatch(OneInput, frozen=True, tag="PatternMatch"):
         """Return what runs of it."""
         del lag_us
         return PatternMatchOperation(self.input.schema, self.keys, self.pattern)
-
-    @property
-    def is_instantaneous(self) -> bool:
-        """Yes."""
-        return True
-
-    @property
-    def rows_last_us(self) -> int:
-        """An instant."""
-        return 1
-
-    def multiplicity_sensitive(self, *, above: bool) -> tuple[bool, ...]:
-        """Return True: each copy is a row."""
-        del above
-        return (True,)
-
-    def needed_below(self, wanted: frozenset[str], conditions: Conditions) -> Iterator[Need]:
-        """Yield all columns: they decide the order."""
-        del wanted, conditions
-        yield self.input, self.input.names, ()
 
     def reach_us(self) -> NoReturn:
         """Raise: there is no bound."""

@@ -9,7 +9,7 @@ from msgspec import Meta
 
 from cluster.operators.columns import Column, Ordering, RankFunction, Schema
 from cluster.operators.greatest_values import Greatest
-from cluster.operators.node import Conditions, Need, Snapshotwise, lasts_us
+from cluster.operators.node import Conditions, CountsCopies, Need, Snapshotwise, lasts_us
 from cluster.operators.operation import Late, own_keys
 from cluster.operators.words import listed
 from cluster.shared_nodes import remembered
@@ -17,7 +17,7 @@ from protocols.wire.streams import FieldType
 
 
 @final
-class Ranked(Snapshotwise, frozen=True, tag="Ranked"):
+class Ranked(CountsCopies, Snapshotwise, frozen=True, tag="Ranked"):
     """Tuples whose place in the order of their `keys` is above `above` and at most `most` (None: any), per instant.
 
     With `name`, a column of that name is their place, counted by `function`.
@@ -46,11 +46,6 @@ class Ranked(Snapshotwise, frozen=True, tag="Ranked"):
         """Return what runs of it."""
         limits = self.above, self.most, self.name, lag_us
         return RankedOperation(self.input.schema, self.keys, self.order, self.function, *limits)
-
-    def multiplicity_sensitive(self, *, above: bool) -> tuple[bool, ...]:
-        """Return True: each copy takes a place."""
-        del above
-        return (True,)
 
     def needed_below(self, wanted: frozenset[str], conditions: Conditions) -> Iterator[Need]:
         """Yield all tuples with what is wanted, the keys and what they are ordered by."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Annotated, ClassVar, Literal, final
 
 import msgspec
@@ -10,7 +10,7 @@ from msgspec import Meta
 
 from cluster.operators.columns import Column, Schema
 from cluster.operators.errors import UnboundedPlanError
-from cluster.operators.node import Conditions, Need, OneInput
+from cluster.operators.node import CountsCopies, Instantaneous, OneInput, WholeTuples
 from cluster.operators.operation import Prompt, own
 from cluster.operators.words import listed, signed, tuples_counted
 from cluster.shared_nodes import remembered
@@ -92,7 +92,7 @@ class SequenceCall(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 @final
-class Sequence(OneInput, frozen=True, tag="Sequence"):
+class Sequence(CountsCopies, WholeTuples, Instantaneous, OneInput, frozen=True, tag="Sequence"):
     """Tuples, valid at their own instant only, each with what functions compute over those of its `keys` in order.
 
     The order is that of stamps; of equal stamps it is that of the columns of `ties`, with NULLs last.
@@ -122,26 +122,6 @@ class Sequence(OneInput, frozen=True, tag="Sequence"):
         """Return what runs of it."""
         del lag_us
         return SequenceOperation(self.input.schema, self.keys, self.ties, self.calls)
-
-    @property
-    def is_instantaneous(self) -> bool:
-        """Yes."""
-        return True
-
-    @property
-    def rows_last_us(self) -> int:
-        """An instant."""
-        return 1
-
-    def multiplicity_sensitive(self, *, above: bool) -> tuple[bool, ...]:
-        """Return True: each copy has a place in the order."""
-        del above
-        return (True,)
-
-    def needed_below(self, wanted: frozenset[str], conditions: Conditions) -> Iterator[Need]:
-        """Yield all columns: they decide the order."""
-        del wanted, conditions
-        yield self.input, self.input.names, ()
 
     @remembered
     def reach_us(self) -> int:

@@ -7,7 +7,7 @@ from typing import ClassVar, NoReturn, final
 
 from cluster.operators.columns import Schema
 from cluster.operators.errors import UnboundedPlanError
-from cluster.operators.node import Conditions, Need, Window
+from cluster.operators.node import Conditions, CountsCopies, Need, Window
 from cluster.operators.operation import Operation, own
 from cluster.operators.window_shapes import Session
 from cluster.operators.words import listed
@@ -16,7 +16,7 @@ from protocols.text.durations import format_duration
 
 
 @final
-class SessionWindow(Window, frozen=True, tag="SessionWindow"):
+class SessionWindow(CountsCopies, Window, frozen=True, tag="SessionWindow"):
     """Sessions of each combination of `keys`; of the whole stream without any."""
 
     written_as: ClassVar[str] = "a window of sessions"
@@ -40,11 +40,6 @@ class SessionWindow(Window, frozen=True, tag="SessionWindow"):
     def rows_last_us(self) -> int:
         """As long as a session does."""
         return self.session.longest_us
-
-    def multiplicity_sensitive(self, *, above: bool) -> tuple[bool, ...]:
-        """Return True."""
-        del above
-        return (True,)
 
     def needed_below(self, wanted: frozenset[str], conditions: Conditions) -> Iterator[Need]:
         """Yield all tuples, as each may be the one that links two, with the columns that are wanted and the keys."""

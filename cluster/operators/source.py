@@ -10,7 +10,7 @@ from msgspec import Meta
 
 from cluster.operators.columns import Schema
 from cluster.operators.lookup import TableLookup, lookup_words
-from cluster.operators.node import Leaf, Node
+from cluster.operators.node import Instantaneous, Leaf, Node
 from protocols.text.durations import format_duration
 
 MOST_READINGS = 1_000
@@ -67,7 +67,7 @@ class Unchanged(msgspec.Struct, frozen=True):
 
 
 @final
-class Source(Leaf, frozen=True, tag="Source"):
+class Source(Instantaneous, Leaf, frozen=True, tag="Source"):
     """A base stream: each tuple is valid at its own instant only, ``[t, t + 1)``.
 
     ``sample_period_us`` (``SAMPLE``) keeps the tuples stamped at whole multiples of the period; None keeps all. With a
@@ -136,16 +136,6 @@ class Source(Leaf, frozen=True, tag="Source"):
     def operation(self, lag_us: int | None = None) -> None:
         """Return nothing: it is more than one node."""
         del lag_us
-
-    @property
-    def is_instantaneous(self) -> bool:
-        """Yes."""
-        return True
-
-    @property
-    def rows_last_us(self) -> int:
-        """An instant."""
-        return 1
 
     def reach_us(self) -> int:
         """Return the instant itself."""

@@ -7,7 +7,7 @@ from typing import ClassVar, final
 
 from cluster.operators.columns import Scalar, Schema
 from cluster.operators.errors import UnboundedPlanError
-from cluster.operators.node import Conditions, Need, TwoInputs
+from cluster.operators.node import Conditions, Instantaneous, Need, TwoInputs
 from cluster.operators.operation import Prompt, own_pairs
 from cluster.operators.scalar_expressions import columns_of
 from cluster.operators.words import pairs_listed, readable, signed
@@ -16,7 +16,7 @@ from cluster.shared_nodes import remembered
 
 
 @final
-class StampJoin(TwoInputs, frozen=True, tag="StampJoin"):
+class StampJoin(Instantaneous, TwoInputs, frozen=True, tag="StampJoin"):
     """Pairs of tuples whose stamps are at most so far apart: interval joins, and ASOF joins.
 
     Tuples of either side are valid at their own instant only. A pair is valid at the instant of its later tuple, a
@@ -61,16 +61,6 @@ class StampJoin(TwoInputs, frozen=True, tag="StampJoin"):
         del lag_us
         sides, bounds_us = (self.left.schema, self.right.schema), (self.low_us, self.high_us)
         return StampJoinOperation(*sides, self.keys, *bounds_us, self.kind, self.predicate, self.latest)
-
-    @property
-    def is_instantaneous(self) -> bool:
-        """Yes."""
-        return True
-
-    @property
-    def rows_last_us(self) -> int:
-        """An instant."""
-        return 1
 
     def multiplicity_sensitive(self, *, above: bool) -> tuple[bool, ...]:
         """Return whether the multiplicity of its rows matters; of the right only if it is more than the latest."""

@@ -10,7 +10,7 @@ from msgspec import UNSET, Meta
 
 from cluster.operators.errors import UnboundedPlanError
 from cluster.operators.greatest_values import Greatest
-from cluster.operators.node import Conditions, Need, Window, bounded
+from cluster.operators.node import Conditions, Need, PassesCopies, Window, bounded
 from cluster.operators.operation import Prompt
 from cluster.operators.window_shapes import Allowed, Grid, Span
 from cluster.shared_nodes import remembered
@@ -18,7 +18,7 @@ from protocols.text.durations import format_duration
 
 
 @final
-class TimeWindow(Window, frozen=True, tag="TimeWindow"):
+class TimeWindow(PassesCopies, Window, frozen=True, tag="TimeWindow"):
     """Time window of `size_us` (None: unbounded) that moves every `slide_us` (1: continuously).
 
     With slide a and size w a tuple stamped t is valid on [k0 - 1, k1 - 1), where k0 is the first multiple of a that is
@@ -62,10 +62,6 @@ class TimeWindow(Window, frozen=True, tag="TimeWindow"):
         """What lasts already, lasts longer by the window."""
         below = self.input.longest_validity_us
         return None if below is None or self.size_us is None else bounded(below + self.size_us + self.slide_us)
-
-    def multiplicity_sensitive(self, *, above: bool) -> tuple[bool, ...]:
-        """Return whether the multiplicity of its rows matters."""
-        return (above,)
 
     def needed_below(self, wanted: frozenset[str], conditions: Conditions) -> Iterator[Need]:
         """Yield what is needed of itself: the tuples in a window by time do not depend on each other."""

@@ -8,13 +8,13 @@ from typing import ClassVar, final
 from cluster.operators.columns import Schema
 from cluster.operators.greatest_values import Greatest
 from cluster.operators.interval_shapes import shapes_together
-from cluster.operators.node import Conditions, Need, SnapshotPair
+from cluster.operators.node import Conditions, Need, PassesCopies, SnapshotPair
 from cluster.operators.operation import Prompt
 from cluster.shared_nodes import remembered
 
 
 @final
-class Union(SnapshotPair, frozen=True, tag="Union"):
+class Union(PassesCopies, SnapshotPair, frozen=True, tag="Union"):
     """Bag union; the columns of both sides agree in number, type and (after renaming) name."""
 
     written_as: ClassVar[str] = "UNION"
@@ -46,10 +46,6 @@ class Union(SnapshotPair, frozen=True, tag="Union"):
         """As long as those of either."""
         left, right = self.left.longest_validity_us, self.right.longest_validity_us
         return None if left is None or right is None else max(left, right)
-
-    def multiplicity_sensitive(self, *, above: bool) -> tuple[bool, ...]:
-        """Return whether the multiplicity of its rows matters."""
-        return (above, above)
 
     def needed_below(self, wanted: frozenset[str], conditions: Conditions) -> Iterator[Need]:
         """Yield both with the columns at the places of the wanted ones."""

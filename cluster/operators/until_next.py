@@ -9,7 +9,7 @@ from msgspec import Meta
 
 from cluster.operators.columns import Column, Schema
 from cluster.operators.errors import UnboundedPlanError
-from cluster.operators.node import Conditions, Need, Window
+from cluster.operators.node import Conditions, CountsCopies, Need, Window
 from cluster.operators.operation import Operation, own
 from cluster.operators.words import listed
 from cluster.shared_nodes import remembered
@@ -18,7 +18,7 @@ from protocols.wire.streams import FieldType
 
 
 @final
-class UntilNext(Window, frozen=True, tag="UntilNext"):
+class UntilNext(CountsCopies, Window, frozen=True, tag="UntilNext"):
     """Each tuple from its stamp until the next later stamp of its `keys`, or for `longest_us` if that is shorter.
 
     Tuples are those of a stream, valid at their own instant only. Which tuples come next is decided over all of them.
@@ -65,11 +65,6 @@ class UntilNext(Window, frozen=True, tag="UntilNext"):
     def rows_last_us(self) -> int | None:
         """Until the next one, or the bound."""
         return self.longest_us
-
-    def multiplicity_sensitive(self, *, above: bool) -> tuple[bool, ...]:
-        """Return True."""
-        del above
-        return (True,)
 
     def needed_below(self, wanted: frozenset[str], conditions: Conditions) -> Iterator[Need]:
         """Yield all tuples, as each ends another, with the columns that are wanted and the keys."""

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import ClassVar, final
 
 from cluster.operators.columns import Column, Schema
-from cluster.operators.node import Conditions, Need, Snapshotwise
+from cluster.operators.node import Conditions, Need, PassesCopies, Snapshotwise
 from cluster.operators.operation import Prompt
 from cluster.operators.time_window import grid_words
 from cluster.operators.window_shapes import Grid
@@ -16,7 +16,7 @@ from protocols.wire.streams import FieldType
 
 
 @final
-class WindowBounds(Snapshotwise, frozen=True, tag="WindowBounds"):
+class WindowBounds(PassesCopies, Snapshotwise, frozen=True, tag="WindowBounds"):
     """Tuples with begin and end of the window that there is at each instant, as columns `start` and `end`.
 
     At an instant t that is the window of the last boundary of `grid`, which has a size, that is at most t + 1.
@@ -41,10 +41,6 @@ class WindowBounds(Snapshotwise, frozen=True, tag="WindowBounds"):
         """Return what runs of it."""
         del lag_us
         return WindowBoundsOperation(self.grid, self.start, self.end)
-
-    def multiplicity_sensitive(self, *, above: bool) -> tuple[bool, ...]:
-        """Return whether the multiplicity of its rows matters."""
-        return (above,)
 
     def needed_below(self, wanted: frozenset[str], conditions: Conditions) -> Iterator[Need]:
         """Yield the tuples with what is wanted of them."""

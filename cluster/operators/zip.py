@@ -7,7 +7,7 @@ from typing import ClassVar, Literal, NoReturn, final
 
 from cluster.operators.columns import Column, Schema
 from cluster.operators.errors import UnboundedPlanError
-from cluster.operators.node import Conditions, Need, TwoInputs
+from cluster.operators.node import Conditions, CountsCopies, Instantaneous, Need, TwoInputs
 from cluster.operators.operation import Prompt, own_pairs
 from cluster.operators.words import pairs_listed, signed
 from cluster.shared_nodes import remembered
@@ -18,7 +18,7 @@ ZipKind = Literal["inner", "left", "full"]
 
 
 @final
-class Zip(TwoInputs, frozen=True, tag="Zip"):
+class Zip(CountsCopies, Instantaneous, TwoInputs, frozen=True, tag="Zip"):
     """Tuples of both sides paired one to one in the order of their stamps (papers/fjords.md section 2, zipper join).
 
     Tuples of either side are valid at their own instant only. Look, among tuples with equal keys, at the earliest of
@@ -67,21 +67,6 @@ class Zip(TwoInputs, frozen=True, tag="Zip"):
         return ZipOperation(
             self.left.schema, self.right.schema, self.keys, self.low_us, self.high_us, self.kind, self.apart
         )
-
-    @property
-    def is_instantaneous(self) -> bool:
-        """Yes."""
-        return True
-
-    @property
-    def rows_last_us(self) -> int:
-        """An instant."""
-        return 1
-
-    def multiplicity_sensitive(self, *, above: bool) -> tuple[bool, ...]:
-        """Return True: each copy gets a partner."""
-        del above
-        return (True, True)
 
     def needed_below(self, wanted: frozenset[str], conditions: Conditions) -> Iterator[Need]:
         """Yield all tuples of both, as pairs depend on all, with what is wanted of them and the keys."""
