@@ -26,7 +26,9 @@ from tests.simulation.broker_frames import (
     Request,
     RequestReader,
     Subscribing,
+    Unsubscribing,
     accepted,
+    ended,
     farewell,
     granted,
     sent_again,
@@ -189,6 +191,12 @@ class Session(asyncio.Protocol):
                 self._qos.clear()
                 self._write(granted(self.client.version, request))
                 self.broker.subscribed(self, request.subscriptions)
+            case Unsubscribing(_, filters):
+                assert self.client is not None
+                for each in filters:
+                    self.filters.pop(each, None)
+                self._qos.clear()
+                self._write(ended(self.client.version, request))
             case Publishing(message, number):
                 self.broker.publish(message)
                 self._write(acknowledgements([number]))

@@ -56,6 +56,14 @@ class Subscribing:
 
 
 @dataclass(frozen=True, slots=True)
+class Unsubscribing:
+    """A client ends subscriptions."""
+
+    number: int
+    filters: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Leaving:
     """A client leaves, with its will or without."""
 
@@ -67,7 +75,7 @@ class Pinging:
     """A client asks whether the broker is there."""
 
 
-Request: TypeAlias = Connecting | Publishing | Acknowledging | Subscribing | Leaving | Pinging
+Request: TypeAlias = Connecting | Publishing | Acknowledging | Subscribing | Unsubscribing | Leaving | Pinging
 
 
 class RequestReader:
@@ -105,6 +113,8 @@ class RequestReader:
                 return Acknowledging(octets.two())
             case 0x82:
                 return self._subscribing(octets)
+            case 0xA2:
+                return self._unsubscribing(octets)
             case 0xC0:
                 return Pinging()
             case 0xE0:
@@ -139,6 +149,15 @@ class RequestReader:
             subscriptions.append(Subscription(topic_filter, octets.one() & 1))
         return Subscribing(number, tuple(subscriptions))
 
+    def _unsubscribing(self, octets: Octets) -> Unsubscribing:
+        number = octets.two()
+        if self.version is Version.V5:
+            read_properties(octets)
+        filters = []
+        while octets.left:
+            filters.append(octets.text())
+        return Unsubscribing(number, tuple(filters))
+
 
 def accepted(version: Version, receive_maximum: int, *, goes_on: bool = False) -> bytes:
     """Return the answer to a client that connects; `goes_on` with the session that it had before."""
@@ -155,6 +174,12 @@ def granted(version: Version, request: Subscribing) -> bytes:
     """Return the answer to a subscription."""
     none = b"\0" if version is Version.V5 else b""
     return _frame(0x90, two_octets(request.number) + none + bytes(each.qos for each in request.subscriptions))
+
+
+def ended(version: Version, request: Unsubscribing) -> bytes:
+    """Return the answer to a client that ended subscriptions; MQTT 3.1.1 has no codes."""
+    codes = bytes(1 + len(request.filters)) if version is Version.V5 else b""
+    return _frame(0xB0, two_octets(request.number) + codes)
 
 
 def farewell(version: Version, reason: int) -> bytes:

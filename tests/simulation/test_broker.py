@@ -91,6 +91,26 @@ def test_the_products_client_publishes_and_receives(cellar, version):
     cellar.run(steer())
 
 
+@pytest.mark.parametrize("version", list(Version))
+def test_a_session_that_goes_on_ends_subscriptions_from_before(cellar, version):
+    def receiver(*filters, former=()):
+        lasting = LastingSession(3_600, former=former)
+        return cellar.client("one", *filters, versions=[version], session=lasting)
+
+    async def steer():
+        two = cellar.client("two")
+        first = receiver("a/+", "b")
+        await cellar.loop.passed(1)
+        cellar.kill(first[2])
+        second = receiver("a/x", former=("a/+", "b"))
+        await cellar.loop.passed(1)
+        await cellar.publish(two, Message("a/x", b"1"), Message("a/y", b"2"), Message("b", b"3"))
+        await cellar.loop.passed(1)
+        assert [(topic, payload) for topic, payload, _ in second[1] if payload] == [("a/x", b"1")]
+
+    cellar.run(steer())
+
+
 def test_what_is_retained_comes_with_a_subscription_until_it_is_emptied(cellar):
     async def steer():
         one = cellar.client("one")

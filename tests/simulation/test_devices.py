@@ -76,7 +76,7 @@ class Deployment:
             disk=SimpleNamespace(failed={}),
         )
         self.proxies = {"p0": self.proxy}
-        self.schedule = SimpleNamespace(devices=PLAN)
+        self.schedule = SimpleNamespace(devices=PLAN, commit_seconds=24.0, proxies=(), motes=())
         self.watch = SimpleNamespace(settled_us=[], bounds=Bounds())
         self.happened = dict.fromkeys(("broker doubles", "wall clock steps"), 0)
         previous_us = NO_NEIGHBOUR_US
@@ -369,6 +369,15 @@ def test_the_time_of_a_stream_whose_device_is_silent(world):
     batch = Batch(VERSION, "p0", "e", "meters", 6, BEGAN_US + 65_000_000, False, 0, ())
     world.proxy.spooled[BatchId("p0", "e", "meters", 6)] = Spooled(encode_batch(batch), 66 * SECOND_NS)
     assert world.found() == []
+
+
+def test_the_time_of_a_stream_in_a_small_spool_stands_still_until_the_cluster_has_stored_what_is_in_it(world):
+    world.watch.settled_us = [(BEGAN_US + 24_000_000, BEGAN_US + 68_000_000)]
+    assert world.found() == [("stalled", "streams of silent devices of p0 without time")]
+    world.proxy.settings.spool_size = SMALL_SPOOL
+    assert world.found() == []
+    world.watch.settled_us = [(BEGAN_US + 24_000_000, BEGAN_US + 70_000_000)]
+    assert world.found() == [("stalled", "streams of silent devices of p0 without time")]
 
 
 def test_a_query_has_the_same_rows_with_and_without_others(tmp_path):
