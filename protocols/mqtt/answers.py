@@ -10,7 +10,7 @@ from protocols.mqtt.octets import LARGEST_LENGTH, MalformedFrameError, Octets
 from protocols.mqtt.properties import NO_PROPERTIES, Properties, Property, read_properties
 from protocols.mqtt.reasons import UNACCEPTABLE_VERSION, UNSUPPORTED_VERSION
 
-_CONNACK, _PUBACK, _SUBACK, _PINGRESP, _DISCONNECT = 0x20, 0x40, 0x90, 0xD0, 0xE0
+_CONNACK, _PUBACK, _SUBACK, _UNSUBACK, _PINGRESP, _DISCONNECT = 0x20, 0x40, 0x90, 0xB0, 0xD0, 0xE0
 _OLD_CONNACK_BYTES = 2
 RECEIVE_MAXIMUM = 0xFFFF
 """Messages that either side takes before it has acknowledged the first, unless it says otherwise."""
@@ -76,6 +76,14 @@ class SubscribeAnswer:
 
 
 @dataclass(frozen=True, slots=True)
+class UnsubscribeAnswer:
+    """The broker has ended subscriptions; with MQTT 5, a code for each filter: from 128 on a refusal."""
+
+    number: int
+    codes: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class PingAnswer:
     """The broker is there."""
 
@@ -88,7 +96,7 @@ class Farewell:
     reason: str = ""
 
 
-Answer: TypeAlias = ConnectAnswer | PublishAnswer | SubscribeAnswer | PingAnswer | Farewell
+Answer: TypeAlias = ConnectAnswer | PublishAnswer | SubscribeAnswer | UnsubscribeAnswer | PingAnswer | Farewell
 
 
 def read_answer(version: Version, first: int, octets: Octets, *, lasting: bool = False) -> Answer:
@@ -115,7 +123,9 @@ def read_answer(version: Version, first: int, octets: Octets, *, lasting: bool =
     elif first == _PUBACK:
         answer = _publish_answer(version, octets)
     elif first == _SUBACK:
-        answer = _subscribe_answer(version, octets)
+        answer = SubscribeAnswer(*_codes(version, octets))
+    elif first == _UNSUBACK:
+        answer = UnsubscribeAnswer(*_codes(version, octets))
     elif first == _PINGRESP:
         answer = PingAnswer()
     elif first == _DISCONNECT and version is Version.V5:
@@ -162,10 +172,10 @@ def _publish_answer(version: Version, octets: Octets) -> PublishAnswer:
     return PublishAnswer(number, code)
 
 
-def _subscribe_answer(version: Version, octets: Octets) -> SubscribeAnswer:
+def _codes(version: Version, octets: Octets) -> tuple[int, tuple[int, ...]]:
     number = octets.two()
     _read_properties(version, octets)
-    return SubscribeAnswer(number, tuple(octets.raw(octets.left)))
+    return number, tuple(octets.raw(octets.left))
 
 
 def _farewell(octets: Octets) -> Farewell:

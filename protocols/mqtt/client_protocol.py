@@ -10,13 +10,28 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
-from protocols.mqtt.answers import RECEIVE_MAXIMUM, Answer, ConnectAnswer, PublishAnswer, SubscribeAnswer, read_answer
+from protocols.mqtt.answers import (
+    RECEIVE_MAXIMUM,
+    Answer,
+    ConnectAnswer,
+    PublishAnswer,
+    SubscribeAnswer,
+    UnsubscribeAnswer,
+    read_answer,
+)
 from protocols.mqtt.frames import LARGEST_FRAME_BYTES, FrameBuffer, frame_bounds, take_messages
 from protocols.mqtt.in_flight import FIRST, InFlight
 from protocols.mqtt.messages import Message, Subscription, Version
 from protocols.mqtt.octets import MalformedFrameError, Octets, UnsendableError
 from protocols.mqtt.reasons import MALFORMED_FRAME
-from protocols.mqtt.sent_frames import Connect, acknowledgements, disconnect_frame, publish_frame, subscribe_frame
+from protocols.mqtt.sent_frames import (
+    Connect,
+    acknowledgements,
+    disconnect_frame,
+    publish_frame,
+    subscribe_frame,
+    unsubscribe_frame,
+)
 
 
 @dataclass(slots=True)
@@ -107,6 +122,13 @@ class ClientProtocol:
         self._outstanding[number] = len(subscriptions)
         return number, frame
 
+    def unsubscribe(self, filters: Sequence[str]) -> tuple[int, bytes]:
+        """Return the number of the answer to come, and a frame; errors are those of :meth:`publish`."""
+        number = self._next_number()
+        frame = self._within_limits(unsubscribe_frame(self.version, filters, number), lambda: "an unsubscription")
+        self._outstanding[number] = len(filters)
+        return number, frame
+
     def acknowledge(self, numbers: Iterable[int]) -> bytes:
         """Return the acknowledgements of messages, in one piece."""
         owed = [number for number in numbers if number]
@@ -182,3 +204,7 @@ class ClientProtocol:
                 # Without a code it would answer a message.
                 if not codes or self._outstanding.pop(number, None) != len(codes):
                     raise MalformedFrameError("the broker answers a subscription that it did not get")
+            case UnsubscribeAnswer(number, codes):
+                ended = self._outstanding.pop(number, 0)
+                if not ended or len(codes) != (ended if self.version is Version.V5 else 0):
+                    raise MalformedFrameError("the broker answers an unsubscription that it did not get")

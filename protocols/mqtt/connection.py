@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from protocols.event_log import get_logger
-from protocols.mqtt.answers import Answer, ConnectAnswer, Farewell, PublishAnswer, SubscribeAnswer
+from protocols.mqtt.answers import Answer, ConnectAnswer, Farewell, PublishAnswer, SubscribeAnswer, UnsubscribeAnswer
 from protocols.mqtt.broker_socket import BrokerSocket
 from protocols.mqtt.client_protocol import ClientProtocol
 from protocols.mqtt.frame_publishing import MOST_IN_FLIGHT, BrokenWindowError, FramePublishing
@@ -252,10 +252,25 @@ class Connection:
 
     async def subscribe(self, subscriptions: Sequence[Subscription]) -> None:
         """Subscribe and wait until the broker has answered; raises LinkError."""
+        granted = await self._answer_to(lambda: self._protocol.subscribe(subscriptions))
+        for subscription, code in zip(subscriptions, granted, strict=True):
+            if code >= REFUSED:
+                log.error(
+                    "the broker rejected a subscription",
+                    broker=str(self._address),
+                    filter=subscription.filter,
+                    reason=reason_text(code),
+                )
+
+    async def unsubscribe(self, filters: Sequence[str]) -> None:
+        """End subscriptions and wait until the broker has answered; raises LinkError."""
+        await self._answer_to(lambda: self._protocol.unsubscribe(filters))
+
+    async def _answer_to(self, request: Callable[[], tuple[int, bytes]]) -> tuple[int, ...]:
         if self._lost.is_set():
             raise LinkError(f"the connection to the broker at {self._address} is gone")
         try:
-            number, frame = self._protocol.subscribe(subscriptions)
+            number, frame = request()
         except UnsendableError as error:
             raise LinkError(f"cannot subscribe: {error.message}") from error
         answer: asyncio.Future[tuple[int, ...]] = asyncio.get_running_loop().create_future()
@@ -272,14 +287,7 @@ class Connection:
             self._subscribing.pop(number, None)
         if not granted:
             raise LinkError(f"the connection to the broker at {self._address} broke before it answered a subscription")
-        for subscription, code in zip(subscriptions, granted, strict=True):
-            if code >= REFUSED:
-                log.error(
-                    "the broker rejected a subscription",
-                    broker=str(self._address),
-                    filter=subscription.filter,
-                    reason=reason_text(code),
-                )
+        return granted
 
     async def receive(self, take: Callable[[Sequence[Message]], Awaitable[None]]) -> None:
         """Call `take` with one burst of messages after another; raises LinkError when the connection is gone."""
@@ -378,6 +386,8 @@ class Connection:
                 self._singles.answered(number, code)
             case SubscribeAnswer(number, codes):
                 self._subscribed(number, codes)
+            case UnsubscribeAnswer(number, codes):
+                self._subscribed(number, codes or (0,))  # MQTT 3.1.1 has no codes
             case ConnectAnswer() if not self._accepted.done():
                 self._accepted.set_result(answer)
             case Farewell(code, reason):

@@ -282,6 +282,9 @@ class MqttLink:
             # Answers to a birth must find us subscribed.
             if self._subscriptions:
                 await connection.subscribe(self._subscriptions)
+            if self._session is not None and self._session.former and connection.session_present:
+                # Not before: what comes between would be lost.
+                await connection.unsubscribe(self._session.former)
             try:
                 async with asyncio.timeout(ANSWER_SECONDS):
                     for birth in births:

@@ -152,11 +152,14 @@ class LastingSession:
     versions
         Of MQTT in which the session is to last; in others it ends with the connection, and messages are acknowledged as
         soon as they were handled. Once a session has lasted in one of them, it does so in all.
+    former
+        Topic filters of subscriptions that it may have from before, and that are to end.
     """
 
     expiry_seconds: int
     in_flight: int = 5_000
     versions: tuple[Version, ...] = VERSIONS
+    former: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

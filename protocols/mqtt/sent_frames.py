@@ -18,7 +18,7 @@ from protocols.mqtt.octets import (
 )
 from protocols.mqtt.properties import NO_PROPERTIES, Properties, Property, write_properties
 
-CONNECT, PUBLISH, SUBSCRIBE = 0x10, 0x30, 0x82
+CONNECT, PUBLISH, SUBSCRIBE, UNSUBSCRIBE = 0x10, 0x30, 0x82, 0xA2
 PING = b"\xc0\x00"
 DISCONNECT = b"\xe0\x00"
 _CLEAN, _WILL, _PASSWORD, _USERNAME, _WILL_RETAIN = 0x02, 0x04, 0x40, 0x80, 0x20
@@ -112,6 +112,12 @@ def subscribe_frame(version: Version, subscriptions: Iterable[Subscription], num
     """Return a SUBSCRIBE, with a quality of service of 1 at most; raises UnsendableError."""
     filters = [text_octets(each.filter) + bytes((min(each.qos, 1),)) for each in subscriptions]
     return _frame(SUBSCRIBE, two_octets(number) + _properties(version, NO_PROPERTIES) + b"".join(filters))
+
+
+def unsubscribe_frame(version: Version, filters: Iterable[str], number: int) -> bytes:
+    """Return an UNSUBSCRIBE; raises UnsendableError."""
+    content = b"".join(map(text_octets, filters))
+    return _frame(UNSUBSCRIBE, two_octets(number) + _properties(version, NO_PROPERTIES) + content)
 
 
 def acknowledgements(numbers: Sequence[int]) -> bytes:

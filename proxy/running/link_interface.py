@@ -136,7 +136,7 @@ def echo_of(session: ClientSession) -> Message:
     return Message(topics.proxy_claim(proxy), session.birth.payload)
 
 
-def lasting_session(choice: str, expiry_us: int, *, has_one: bool) -> LastingSession | None:
+def lasting_session(choice: str, expiry_us: int, *, has_one: bool, former: Iterable[str] = ()) -> LastingSession | None:
     """Return how messages of devices are kept by the broker, given the settings; None if they are not.
 
     Parameters
@@ -145,13 +145,15 @@ def lasting_session(choice: str, expiry_us: int, *, has_one: bool) -> LastingSes
         ``auto``, ``always`` or ``never``; and for how long.
     has_one
         Whether the broker may have a session already. Then it goes on in any version of MQTT: else it was discarded.
+    former
+        Topic filters to which it may be subscribed from before, and that no driver has any more.
     """
     if choice == "never":
         # One that there may be is ended by a clean start, or it would send later what has come otherwise.
         return LastingSession(-(-expiry_us // 1_000_000), versions=()) if has_one else None
     # The embedded amqtt speaks 3.1.1 only: it ends connections over messages that waited for an absent client.
     versions = VERSIONS if has_one or choice == "always" else (Version.V5,)
-    return LastingSession(-(-expiry_us // 1_000_000), versions=versions)
+    return LastingSession(-(-expiry_us // 1_000_000), versions=versions, former=tuple(former))
 
 
 def mqtt_link(

@@ -97,6 +97,7 @@ class ProxyService:
             {each.stream: each.watermark_us for each in stores.spool.progress()},
         )
         registry = DriverRegistry(drivers, self._before)
+        self._filters = frozenset(registry.subscriptions)
         neighbours = Neighbours(settings.name, began_us)
         self.fleet = Fleet(
             settings.name,
@@ -124,7 +125,14 @@ class ProxyService:
             self._on_connect,
             registry.subscriptions,
             lasting=lasting_session(
-                settings.device_session, settings.device_session_expiry, has_one=stores.spool.has_session
+                settings.device_session,
+                settings.device_session_expiry,
+                has_one=stores.spool.has_session,
+                # Earlier versions subscribed to all that drivers name.
+                former=sorted(
+                    stores.spool.session_filters.union(*(each.subscriptions for each in registry.drivers))
+                    - self._filters
+                ),
             ),
         )
         self._echo = echo_of(self._session)
@@ -229,6 +237,9 @@ class ProxyService:
             log.info("begins again", away=format_duration(self.away_us), device_session=self._has_device_session)
         self.devices.hold_promises(held=self._backlog.waits)
         self.devices.restore(self._before)
+        if self._has_device_session:
+            # What was subscribed to and is not known stays subscribed to, and its messages come twice.
+            await self._keep_filters(self.stores.spool.session_filters | self._filters)
         async with asyncio.TaskGroup() as tasks:
             self._tasks = tasks
             running = [
@@ -325,6 +336,7 @@ class ProxyService:
         self.devices.hold_promises(held=self._backlog.waits)
         if state == LOST:
             return
+        await self._keep_filters(frozenset() if state == NONE else self._filters)
         had_one = self.stores.spool.has_session
         if state == CONTINUED:
             log.info("the broker has kept messages of devices", client=self._session.client_id)
@@ -339,6 +351,10 @@ class ProxyService:
         if had_one or state == BEGUN:
             replaced = partial(self.stores.spool.replace_session, lasts=state == BEGUN)
             await self._write(self.stores.in_thread(replaced))
+
+    async def _keep_filters(self, filters: frozenset[str]) -> None:
+        if filters != self.stores.spool.session_filters:
+            await self._write(self.stores.in_thread(partial(self.stores.spool.keep_filters, filters)))
 
     def _note_waiting(self) -> None:
         """Note since when tuples wait for a batch, if they do."""

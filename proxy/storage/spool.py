@@ -104,6 +104,8 @@ class Spool:
         Whether the cluster has shown that it reads the writers of batches.
     has_session
         Whether the broker was asked to keep messages of devices, and agreed.
+    session_filters
+        Topic filters of subscriptions that this session may have.
     last_commit_us
         When batches or positions were stored last, in real time; None if that is not known.
 
@@ -121,6 +123,7 @@ class Spool:
         self.cluster: str | None = None
         self.batches = self.size_bytes = 0
         self.has_session = False
+        self.session_filters: frozenset[str] = frozenset()
         self.last_commit_us: int | None = None
         self.writers_read = False
         try:
@@ -141,11 +144,13 @@ class Spool:
                 obeyed = connection.execute("SELECT identity FROM cluster").fetchone()
                 found = connection.execute("SELECT count(*), coalesce(sum(length(payload)), 0) FROM batches").fetchone()
                 self.has_session = connection.execute("SELECT 1 FROM device_session").fetchone() is not None
+                filters = connection.execute("SELECT filter FROM session_filters").fetchall()
                 self.writers_read = connection.execute("SELECT 1 FROM writers_read").fetchone() is not None
                 last = connection.execute("SELECT at_us FROM last_commit").fetchone()
         except StoreError:
             connection.close()
             raise
+        self.session_filters = frozenset(str(each) for (each,) in filters)
         self.last_commit_us = None if last is None else int(last[0])
         self.cluster = None if obeyed is None else str(obeyed[0])
         self.batches, self.size_bytes = int(found[0]), int(found[1])
@@ -334,6 +339,14 @@ class Spool:
             if lasts:
                 self._connection.execute("INSERT INTO device_session VALUES (1, 1)")
         self.has_session = lasts
+
+    def keep_filters(self, filters: Iterable[str]) -> None:
+        """Note the topic filters of subscriptions that the session may have; raises StoreError."""
+        kept = frozenset(filters)
+        with transaction(self._connection, self.path):
+            self._connection.execute("DELETE FROM session_filters")
+            self._connection.executemany("INSERT INTO session_filters VALUES (?)", [(each,) for each in sorted(kept)])
+        self.session_filters = kept
 
     def session_messages(self) -> list[SessionMessage]:
         """Return the messages of the session that were stored last, the latest last; raises StoreError."""

@@ -7,7 +7,7 @@ import contextlib
 
 import pytest
 
-from protocols.mqtt.answers import ConnectAnswer
+from protocols.mqtt.answers import ConnectAnswer, UnsubscribeAnswer
 from protocols.mqtt.client_protocol import ClientProtocol
 from protocols.mqtt.link import BrokerAddress, LastingSession, Message, MqttLink, Subscription
 from protocols.mqtt.messages import Version
@@ -178,6 +178,43 @@ async def test_mosquitto_keeps_messages_and_sends_what_was_not_acknowledged_agai
             await sensor.link.publish(Message("d/a", b"5"))
             await until(lambda: third.received)
             assert third.seen == [(b"5", False)]
+
+
+@needs_mosquitto
+@pytest.mark.parametrize("version", Version)
+async def test_a_session_ends_subscriptions_from_before_and_keeps_what_has_come_by_them(version):
+    async with running_broker(engine="mosquitto") as broker, running(Peer(at(broker), "sensor")) as sensor:
+        address = BrokerAddress(broker.host, broker.port)
+
+        def link(*filters, former=()):
+            session = LastingSession(3_600, former=former)
+            subscriptions = [Subscription(each) for each in filters]
+            return Receiver(address, session, versions=[version], subscriptions=subscriptions)
+
+        async with receiving(link("d/+", "e")):
+            pass
+        await sensor.link.publish(Message("d/a", b"1"))
+        async with receiving(link("d/a", former=("d/+", "e"))) as second:
+            for topic in ("d/a", "d/b", "e", "d/a"):
+                await sensor.link.publish(Message(topic, topic.encode()))
+            await until(lambda: len(second.received) == 3)
+            await asyncio.sleep(0.1)
+            assert [each.payload for each in second.received] == [b"1", b"d/a", b"d/a"]
+
+
+@pytest.mark.parametrize("version", Version)
+def test_the_answer_to_an_unsubscription_has_a_code_for_each_filter_in_mqtt_5_only(version):
+    def answer(*codes, number=1):
+        protocol = ClientProtocol(version, Connect("a", session_seconds=60))
+        protocol.receive(PRESENT[version])
+        assert protocol.unsubscribe(["a", "b/+"])[0] == 1
+        body = number.to_bytes(2, "big") + (b"\0" if version is V5 else b"") + bytes(codes)
+        return protocol.receive(bytes((0xB0, len(body))) + body)
+
+    good, bad = ((0, 0x11), ()) if version is V5 else ((), (0, 0))
+    assert answer(*good).answers == [UnsubscribeAnswer(1, good)]
+    assert "did not get" in str(answer(*bad).trouble)
+    assert "did not get" in str(answer(*good, number=2).trouble)
 
 
 @needs_mosquitto

@@ -223,6 +223,30 @@ async def test_a_session_that_is_not_wanted_any_more_is_ended_at_the_broker(tmp_
         assert running.link.client_session.devices is None
 
 
+async def test_subscriptions_that_no_driver_has_any_more_are_ended_at_the_broker(tmp_path, monkeypatch):
+    #  rooms/+  broker connects    counter/a  dies before    counter/+  connects    counter/+
+    def former(running):
+        return running.link.client_session.devices.session.former
+
+    monkeypatch.setattr(NumberDriver, "subscriptions", ("rooms/+",))
+    async with proxy(tmp_path, state=BEGUN) as running:
+        assert former(running) == ()
+    monkeypatch.setattr(NumberDriver, "subscriptions", ("counter/a",))
+    async with proxy(tmp_path, state=LOST) as running:
+        assert former(running) == ("rooms/+",)
+    monkeypatch.setattr(NumberDriver, "subscriptions", ("counter/+",))
+    async with proxy(tmp_path) as running:
+        assert former(running) == ("counter/a", "rooms/+"), "the broker may have granted either"
+    async with proxy(tmp_path, state=NONE) as running:
+        assert former(running) == ()
+    monkeypatch.setattr(NumberDriver, "subscriptions", ("rooms/+",))
+    async with proxy(tmp_path) as running:
+        assert former(running) == (), "the session was discarded"
+    monkeypatch.setattr(NumberDriver, "subscriptions", ("counter/+", "counter/a"))
+    async with proxy(tmp_path) as running:
+        assert former(running) == ("counter/a", "rooms/+"), "covered by the other one"
+
+
 async def test_frames_of_fjord_do_not_come_in_the_session_of_devices(tmp_path):
     async with proxy(tmp_path) as running:
         before = running.counted("packets")
