@@ -101,9 +101,9 @@ def test_others_get_places_whatever_one_token_holds(doing: Doing, caller: Caller
 def test_a_client_without_a_token_ends_no_connection_with_one() -> None:
     api = Api()
     known = api.known(READ, 192)
-    strangers = [api.connect("192.0.2.66") for _ in range(1_000)]
+    nameless = [api.connect("192.0.2.66") for _ in range(1_000)]
     assert not any(each.gave_way for each in known)
-    assert sum(not each.gave_way for each in strangers) == 64
+    assert sum(not each.gave_way for each in nameless) == 64
     assert api.counted == {Refusal.CONNECTIONS: 1_000 - 64}
 
 
