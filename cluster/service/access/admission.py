@@ -40,7 +40,9 @@ class Refusal(StrEnum):
     SLOW = "slow"
     """Its handshake, its head or its body did not arrive in time, or its answer was not read in time."""
     CONNECTIONS = "connections"
-    """There are too many connections."""
+    """There are too many connections, and its client has shown no token."""
+    SHARE = "share"
+    """There are too many connections with tokens, and its token has most of them."""
 
 
 class NotAdmittedError(ClusterError):

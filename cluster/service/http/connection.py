@@ -12,7 +12,9 @@ import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from cluster.service.access.admission import Refusal
+from cluster.service.access.tokens import Caller
 from cluster.service.http.connection_bounds import RECOGNISE, ConnectionBounds, Deadline, address_of
+from cluster.service.http.giving_way import Doing
 
 
 class BoundedConnection(H11Protocol):
@@ -69,8 +71,17 @@ class BoundedConnection(H11Protocol):
         self._head.stop()
         self.transport.abort()
 
-    def _recognise(self) -> None:
-        self.bounds.recognise(self)
+    @property
+    def doing(self) -> Doing:
+        """What the connection is busy with."""
+        if self.cycle is None or self.cycle.response_complete:
+            return Doing.NOTHING
+        if self.cycle.more_body or self.flow.write_paused:
+            return Doing.CLIENT
+        return Doing.WORK
+
+    def _recognise(self, caller: Caller) -> bool:
+        return self.bounds.recognise(self, caller)
 
     def _head_missed(self) -> None:
         if not self.transport.is_closing():

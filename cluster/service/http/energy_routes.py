@@ -14,6 +14,7 @@ from cluster.language.parameter_values import NO_VALUES, Value
 from cluster.service.billing.energy import THIS_QUERY, explain_energy
 from cluster.service.billing.energy_report import EnergyAnswer, RefusedPart
 from cluster.service.catalog.stream_offers import mismatches_of
+from cluster.service.http.json_bodies import api_router
 from cluster.service.http.stream_routes import MAX_SQL_CHARACTERS, StrictBody
 from cluster.service.http.wanted_queries import Parameters
 
@@ -46,7 +47,7 @@ def energy_routes(queries: QueryService, ingest: Ingest, billing: BillingPeriods
     billing
         The energy that motes have spent, and its division among queries.
     """
-    api = APIRouter()
+    api = api_router()
 
     @api.post("/v1/explain/energy")
     async def explain(question: EnergyQuestion) -> Response:

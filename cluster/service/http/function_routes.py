@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from fastapi import APIRouter
 
+from cluster.service.http.json_bodies import api_router
 from cluster.service.http.stream_routes import Declaration, PathName
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ def function_routes(functions: FunctionService) -> APIRouter:
     functions
         Creates, drops and describes them.
     """
-    api = APIRouter()
+    api = api_router()
 
     @api.get("/v1/functions")
     async def list_functions() -> list[dict[str, Any]]:

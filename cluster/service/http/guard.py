@@ -102,7 +102,9 @@ class Guard:
                 if caller is None:
                     await app(scope, receive, closing(send))
                     return
-                recognise(scope, caller.name)
+                if not recognise(scope, caller):
+                    await self._refuse(Refusal.SHARE, too_many_connections(), scope, receive, send)
+                    return
                 with asked_by(Asker(caller.name, caller.role is Role.ADMIN)):
                     await app(scope, receive, send)
 
@@ -130,6 +132,16 @@ class Guard:
         else:
             found = RequestError(404, f"{scope['method']}: Not Found", hint=hint)
         await error_response(found, headers=headers)(scope, receive, lingering(receive, send))
+
+
+def too_many_connections() -> NotAdmittedError:
+    """Return the error of a request whose token has most of all connections, none of which can be closed for it."""
+    return NotAdmittedError(
+        Refusal.SHARE,
+        429,
+        "there are too many connections, and this token has most of them",
+        hint="wait for the answers to earlier requests, or send several through one connection",
+    )
 
 
 def closing(send: Send) -> Send:

@@ -15,6 +15,7 @@ from cluster.fjord.operator_statistics import Rates
 from cluster.physical.difference import diff
 from cluster.physical.graph import dot, mermaid, plan_graph
 from cluster.physical.text import plan_text
+from cluster.service.http.json_bodies import api_router
 from cluster.service.registry.running_queries import MOST_EPOCHS
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ def plan_routes(registry: Registry, engine: Engine, queries: QueryService) -> AP
     queries
         Has them migrate.
     """
-    api = APIRouter()
+    api = api_router()
 
     @api.get("/v1/plan", response_class=PlainTextResponse)
     async def show_plan(kind: Annotated[PlanFormat, Query(alias="format")] = PlanFormat.TEXT) -> Response:

@@ -21,6 +21,7 @@ from cluster.service.catalog.stream_offers import mismatches_of, rejected_of
 from cluster.service.catalog.stream_waits import waits_of
 from cluster.service.catalog.taking_turns import ResultReading
 from cluster.service.http.connection_bounds import caller_of
+from cluster.service.http.json_bodies import api_router
 from cluster.service.http.stream_routes import PathName
 from cluster.service.http.wanted_queries import (
     NewQueries,
@@ -207,7 +208,7 @@ def query_routes(queries: QueryService, registry: Registry, descriptions: QueryD
     descriptions
         Describes them.
     """
-    api = APIRouter()
+    api = api_router()
     reading = ResultReading()
 
     @api.post("/v1/queries", status_code=201)

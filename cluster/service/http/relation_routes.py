@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from fastapi import APIRouter
 
+from cluster.service.http.json_bodies import api_router
 from cluster.service.http.stream_routes import Declaration, PathName
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ def relation_routes(relations: RelationService) -> APIRouter:
     relations
         Creates, drops and describes them.
     """
-    api = APIRouter()
+    api = api_router()
 
     @api.get("/v1/relations")
     async def list_relations() -> list[dict[str, Any]]:

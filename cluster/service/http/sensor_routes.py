@@ -10,6 +10,7 @@ from fastapi import APIRouter, Query, Request, Response
 from cluster.service.catalog.sensor_catalog import SensorCatalog, sensors_relation
 from cluster.service.http.connection_bounds import caller_of
 from cluster.service.http.error_responses import RequestError
+from cluster.service.http.json_bodies import api_router
 from cluster.service.http.sensor_questions import SensorQuestions
 from cluster.service.http.sensor_sql import LONGEST_QUERY, answer
 
@@ -24,7 +25,7 @@ def sensor_routes(catalog: SensorCatalog, questions: SensorQuestions) -> APIRout
     questions
         Answers questions about them.
     """
-    api = APIRouter()
+    api = api_router()
 
     @api.get("/v1/sensors")
     async def list_sensors(

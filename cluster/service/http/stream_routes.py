@@ -14,6 +14,7 @@ from cluster.service.catalog.gone_proxies import LEAST_SECONDS, LONGEST_SECONDS,
 from cluster.service.catalog.stream_budgets import retention_json
 from cluster.service.catalog.stream_offers import offers_of, rejected_of
 from cluster.service.catalog.stream_waits import absences_of, wait_of
+from cluster.service.http.json_bodies import api_router
 from cluster.service.publishing.lag import lag_of_stream
 from cluster.storage.budgets import Budget
 from protocols.wire.names import normal
@@ -97,7 +98,7 @@ def stream_routes(
     lags
         How far queries are behind them.
     """
-    api = APIRouter()
+    api = api_router()
 
     @api.get("/v1/streams")
     async def list_streams() -> list[dict[str, Any]]:

@@ -1,39 +1,83 @@
-"""Which names queries may have, and how many there may be. Pure."""
+"""Which names queries may have, and how many there may be. Pure.
+
+A query is found by its name as it was given, since topics of MQTT have case. But no two have names that differ in case
+only: names have no case elsewhere, and people would take one for the other. Earlier versions let such queries in; they
+go on.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
 from cluster.errors import ClusterError, blamed
-from protocols.wire.names import normal
+from protocols.wire.names import folded, normal
 from protocols.wire.topics import check_name
 
 MOST_NAMED = 10
 """Queries named in a hint."""
 
 
-class QueryExistsError(ClusterError):
-    """A query of this name is running."""
+Spellings = Mapping[str, tuple[str, ...]]
+"""Names, by what is the same of all spellings; in data of earlier versions, several may differ in case only."""
 
-    def __init__(self, name: str) -> None:
-        super().__init__(f"there is a query {name!r} already", hint="choose another name, or drop it first")
+
+class QueryExistsError(ClusterError):
+    """There is a query of this name.
+
+    Parameters
+    ----------
+    name
+        The name of a new query.
+    other
+        That of the query that there is: the same, or one that differs in case only.
+    """
+
+    def __init__(self, name: str, other: str) -> None:
+        differs = "" if name == other else f", and {name!r} differs from it in case only"
+        super().__init__(f"there is a query {other!r} already{differs}", hint="choose another name, or drop it first")
         self.name = name
+        self.other = other
 
 
 class UnknownQueryError(ClusterError):
-    """There is no query of this name."""
+    """There is no query of this name.
 
-    def __init__(self, name: str, running: Collection[str]) -> None:
+    Parameters
+    ----------
+    name
+        The name.
+    running, spellings
+        Those of the queries that run.
+    """
+
+    def __init__(self, name: str, running: Collection[str], spellings: Spellings) -> None:
         known = list(islice(running, MOST_NAMED + 1))
         listed = ", ".join(known[:MOST_NAMED]) + (", ..." if len(known) > MOST_NAMED else "") if known else "none"
-        super().__init__(f"there is no query {name!r}", hint=f"running queries: {listed}")
+        hint = f"running queries: {listed}"
+        if similar := spellings.get(folded(name)):
+            found = " and ".join(map(repr, similar[:MOST_NAMED]))
+            hint = f"there is {found}: a query is found by its name as it was given, in upper and lower case"
+        super().__init__(f"there is no query {name!r}", hint=hint)
         self.name = name
 
 
 class TooManyQueriesError(ClusterError):
     """The configured limit on queries is reached."""
+
+
+def spellings_of(names: Iterable[str]) -> dict[str, tuple[str, ...]]:
+    """Return names by what is the same of all their spellings.
+
+    >>> spellings_of(["Warm", "cold", "warm"])
+    {'warm': ('Warm', 'warm'), 'cold': ('cold',)}
+    """
+    found: dict[str, tuple[str, ...]] = {}
+    for name in names:
+        key = folded(name)
+        found[key] = (*found.get(key, ()), name)
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,14 +88,17 @@ class NamesInUse:
     ----------
     running, waiting
         Of the queries that run, and of those that wait or are set aside.
+    count
+        How many queries these are.
     used
         The last number of a name that was made up; 0 if there was none. Numbers never come back.
     most
         How many queries there may be.
     """
 
-    running: Collection[str]
-    waiting: Collection[str]
+    running: Spellings
+    waiting: Spellings
+    count: int
     used: int
     most: int
 
@@ -68,7 +115,7 @@ class NamesInUse:
         OneOfManyError
             With the query, and TooManyQueriesError, QueryExistsError, or TopicError if a topic cannot have the name.
         """
-        found, used = dict[str, None](), None
+        found, used = dict[str, str](), None
         for place, name in enumerate(wanted):
             with blamed(place):
                 self._check_count(len(found))
@@ -77,23 +124,26 @@ class NamesInUse:
                     name = f"q{used}"  # noqa: PLW2901 - it has none
                 else:
                     name = check_name(normal(name), "query name")  # noqa: PLW2901 - two spellings of one name
-                    if name in found or self._has(name):
-                        raise QueryExistsError(name)
-            found[name] = None
-        return list(found), used
+                    if other := self._same(name, found):
+                        raise QueryExistsError(name, other)
+            found[folded(name)] = name
+        return list(found.values()), used
 
     def _check_count(self, coming: int) -> None:
-        count = len(self.running) + len(self.waiting) + coming
+        count = self.count + coming
         if count >= self.most:
             raise TooManyQueriesError(
                 f"{count:,} queries are running, the limit is {self.most:,}", hint="drop some, or raise the limit"
             )
 
-    def _free_number(self, used: int, others: Collection[str]) -> int:
+    def _free_number(self, used: int, coming: Mapping[str, str]) -> int:
         number = used + 1
-        while f"q{number}" in others or self._has(f"q{number}"):
+        while self._same(f"q{number}", coming):
             number += 1
         return number
 
-    def _has(self, name: str) -> bool:
-        return name in self.running or name in self.waiting
+    def _same(self, name: str, coming: Mapping[str, str]) -> str | None:
+        """Return the name of a query that has this name in any case: the very same, if one has it."""
+        key = folded(name)
+        names = (*self.running.get(key, ()), *self.waiting.get(key, ()), *((coming[key],) if key in coming else ()))
+        return name if name in names else next(iter(names), None)

@@ -30,7 +30,7 @@ from cluster.service.registry.plan_transitions import (
     skipping,
 )
 from cluster.service.registry.quarantine import Quarantine
-from cluster.service.registry.query_names import NamesInUse, UnknownQueryError
+from cluster.service.registry.query_names import NamesInUse, UnknownQueryError, spellings_of
 from cluster.service.registry.registry_file import open_registry_file
 from cluster.service.registry.relation_registry import RelationRegistry, WaitingQuery
 from cluster.service.registry.running_queries import (
@@ -229,7 +229,7 @@ class Registry:
         """
         running = self._queries.by_name
         if name not in running:
-            raise UnknownQueryError(name, running)
+            raise UnknownQueryError(name, running, self._queries.spellings)
         return running[name]
 
     def nodes(self, names: Collection[str]) -> dict[str, Node]:
@@ -442,8 +442,9 @@ class Registry:
     def _names(self) -> NamesInUse:
         (used,) = self._plan_database.execute("SELECT value FROM meta WHERE key = 'names'").fetchone() or (0,)
         names = "SELECT name FROM waiting UNION SELECT name FROM set_aside"
-        waiting = {name for (name,) in self._plan_database.execute(names)}
-        return NamesInUse(self._queries.by_name, waiting, int(used), self._max_queries)
+        waiting = [name for (name,) in self._plan_database.execute(names)]
+        count = len(self._queries.by_name) + len(waiting)
+        return NamesInUse(self._queries.spellings, spellings_of(waiting), count, int(used), self._max_queries)
 
     def _name_for(self, wanted: str | None) -> tuple[int | None, str]:
         """Return a name for a query, and its number if it is made up."""

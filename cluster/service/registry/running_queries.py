@@ -13,7 +13,9 @@ from cluster.physical.nodes import Subscriber
 from cluster.plan import stored_plans
 from cluster.plan.epoch import EMPTY, Handover, Plan, PlannedQuery, decode_plan, encode_plan
 from cluster.plan.sized import quality_of
+from cluster.service.registry.query_names import spellings_of
 from cluster.service.registry.registry_file import RegistryFile, names_in
+from protocols.wire.names import folded
 
 Subscribers = tuple[Subscriber, ...]
 """Queries as subscribers of the plan."""
@@ -115,12 +117,15 @@ class RunningQueries:
     sized
         Those of them whose rows have a quality, as they have ranges; kept apart, because they are looked at for every
         query that comes, and may be few of many.
+    spellings
+        Their names, by what is the same of all spellings.
     """
 
     epoch: int = 0
     positions: Mapping[str, int] = field(default_factory=dict)
     by_name: LayeredMap[str, RegisteredQuery] = field(default_factory=LayeredMap)
     sized: LayeredMap[str, RegisteredQuery] = field(default_factory=LayeredMap)
+    spellings: LayeredMap[str, tuple[str, ...]] = field(default_factory=LayeredMap)
 
     def with_queries(self, queries: Collection[RegisteredQuery], positions: Mapping[str, int]) -> RunningQueries:
         """Return those of the next epoch, with more queries."""
@@ -146,7 +151,20 @@ class RunningQueries:
             self.sized.changed(
                 (name for name in (*go, *others) if name in self.sized), ((each.name, each) for each in sized)
             ),
+            self._respelled(go, come),
         )
+
+    def _respelled(self, go: Collection[str], come: Collection[RegisteredQuery]) -> LayeredMap[str, tuple[str, ...]]:
+        changed = dict[str, tuple[str, ...]]()
+        for name in (*go, *(each.name for each in come)):
+            key = folded(name)
+            known = changed.get(key, self.spellings.get(key, ()))
+            if name in go:
+                changed[key] = tuple(each for each in known if each != name)
+            elif name not in known:
+                changed[key] = (*known, name)
+        gone = [key for key, names in changed.items() if not names]
+        return self.spellings.changed(gone, ((key, names) for key, names in changed.items() if names))
 
     def moved(self, epoch: int, positions: Mapping[str, int]) -> RunningQueries:
         """Return the same queries in another epoch."""
@@ -191,7 +209,9 @@ def read_queries(database: RegistryFile) -> RunningQueries:
             next_node=None if node is None else stored_plans.read(node),
         )
     sized = {name: each for name, each in by_name.items() if quality_of(each.node) is not None}
-    return RunningQueries(plan.epoch, plan.positions, LayeredMap(by_name), LayeredMap(sized))
+    return RunningQueries(
+        plan.epoch, plan.positions, LayeredMap(by_name), LayeredMap(sized), LayeredMap(spellings_of(by_name))
+    )
 
 
 def move_plans(database: RegistryFile) -> None:

@@ -11,7 +11,7 @@ from cluster.language.parameters import bind
 from cluster.language.statement_texts import statements_in
 from cluster.language.translation import translate
 from cluster.operators.unique_names import Names, unique_name
-from cluster.service.registry.query_names import NamesInUse
+from cluster.service.registry.query_names import NamesInUse, spellings_of
 from protocols.wire.streams import Field, FieldType, StreamSchema
 
 CATALOG = Catalog.of([StreamSchema("straße", (Field("größe", FieldType.REAL), Field("_x", FieldType.TEXT)))])
@@ -62,7 +62,7 @@ def test_names_of_fjord_s_own_columns_stay_free(text: str) -> None:
 
 
 def test_a_query_is_found_by_any_spelling_of_its_name() -> None:
-    names = NamesInUse(running={"é"}, waiting={}, used=0, most=9)
+    names = NamesInUse(running=spellings_of(["é"]), waiting={}, count=1, used=0, most=9)
     with pytest.raises(OneOfManyError, match="there is a query 'é' already"):
         names.named(["e\u0301"])
     assert names.named(["_x", "gro\u0308ße"]) == (["_x", "größe"], None)

@@ -65,9 +65,9 @@ async def response(reader: asyncio.StreamReader) -> tuple[int, dict[str, Any]]:
 
 @asynccontextmanager
 async def served(
-    service: Service, token: str | None = TOKEN, *, tls: TlsFiles | None = None, **settings: Any
+    service: Service, token: str | Tokens | None = TOKEN, *, tls: TlsFiles | None = None, **settings: Any
 ) -> AsyncIterator[Server]:
-    admission = Admission(Tokens(token))
+    admission = Admission(token if isinstance(token, Tokens) else Tokens(token))
     bounds = {name: settings.pop(name) for name in ("head_seconds", "most_connections") if name in settings}
     api = guarded_api(service.parts(), admission, **settings)
     own = None if tls is None else TlsFiles(None, tls.certificate, tls.key)

@@ -1,15 +1,24 @@
-"""Which connections to the API give way where there are too many: those that have shown no token. Over real sockets."""
+"""Which connections to the API give way where there are too many: those without a token, and of the greediest token.
+
+Over real sockets.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from typing import TYPE_CHECKING
+from collections.abc import MutableMapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from cluster.service.access.admission import Refusal
-from cluster.service.http.connection_bounds import network_of
+from cluster.service.access.admission import Admission, Refusal
+from cluster.service.access.roles import Role
+from cluster.service.access.token_files import Tokens
+from cluster.service.access.tokens import Caller, new_token
+from cluster.service.http.connection_bounds import RECOGNISE, network_of
+from tests.cluster.service.conftest import guarded_api
 from tests.cluster.service.test_api_guard import PATIENCE, TOKEN, Server, head, response, served
 
 if TYPE_CHECKING:
@@ -88,17 +97,87 @@ async def test_a_connection_with_a_token_does_not_give_way(service: Service) -> 
             assert server.refused == {Refusal.CONNECTIONS: 2 * MOST + 1}
 
 
-async def test_no_place_is_left_where_all_have_shown_a_token(service: Service) -> None:
-    async with served(service, most_connections=MOST) as server:
-        known = [await connect(server) for _ in range(MOST)]
+async def test_a_token_takes_places_from_itself_the_longest_idle_first(service: Service) -> None:
+    async with served(service, most_connections=8) as server:
+        known = [await connect(server) for _ in range(6)]
         for each in known:
             assert await status(each, **SHOWN) == 200
+        assert await status(known[0], **SHOWN) == 200
         more = await connect(server)
         async with closing(*known, more):
-            assert await is_closed(more)
-            for each in known:
+            assert await status(more, **SHOWN) == 200
+            assert await is_closed(known[1]), "the first one has had another request since"
+            for each in (known[0], *known[2:], more):
                 assert await status(each, **SHOWN) == 200
-            assert server.refused == {Refusal.CONNECTIONS: 1}
+            assert server.refused == {Refusal.SHARE: 1}
+
+
+@pytest.fixture
+def tokens(tmp_path: Path) -> tuple[Tokens, dict[Role, dict[str, str]]]:
+    drawn = {role: new_token(role.value, role) for role in Role}
+    file = tmp_path / "tokens.toml"
+    file.write_text("\n".join(entry.toml for _, entry in drawn.values()))
+    return Tokens(file=file), {role: {"Authorization": f"Bearer {token}"} for role, (token, _) in drawn.items()}
+
+
+async def test_a_token_that_holds_all_it_may_shuts_out_no_other_one(
+    service: Service, tokens: tuple[Tokens, dict[Role, dict[str, str]]]
+) -> None:
+    known, shown = tokens
+    async with served(service, known, most_connections=8) as server:
+        greedy = []
+        for _ in range(8):
+            greedy.append(await connect(server, "127.0.0.2"))
+            assert await status(greedy[-1], **shown[Role.READ]) == 200
+        silent = [await connect(server, "127.0.0.2") for _ in range(6)]  # all of the places that are left, and more
+        own = [await connect(server), await connect(server)]
+        async with closing(*greedy, *silent, *own):
+            for each, role in zip(own, (Role.ADMIN, Role.QUERY), strict=True):
+                assert await status(each, **shown[role]) == 200
+            assert [await is_closed(each) for each in greedy[:4]] == [True] * 4
+            for _ in range(8):
+                greedy.append(await connect(server, "127.0.0.2"))
+                assert await status(greedy[-1], **shown[Role.READ]) == 200
+            async with closing(*greedy):
+                for each, role in zip(own, (Role.ADMIN, Role.QUERY), strict=True):
+                    assert await status(each, **shown[role]) == 200, "the greedy one takes places from itself"
+
+
+async def test_slow_clients_of_one_token_shut_out_no_other_one(
+    service: Service, tokens: tuple[Tokens, dict[Role, dict[str, str]]]
+) -> None:
+    known, shown = tokens
+    async with served(service, known, most_connections=8) as server:
+        slow = [await connect(server) for _ in range(6)]
+        for _, writer in slow:
+            writer.write(head("POST", "/v1/queries", Content_Length="1000", **shown[Role.QUERY]))
+            await asyncio.sleep(0.02)
+        own = await connect(server)
+        async with closing(*slow, own):
+            assert await status(own, **shown[Role.ADMIN]) == 200
+            assert await is_closed(slow[0])
+            assert [await is_open(each) for each in slow[1:]] == [True] * 5
+            assert server.refused == {Refusal.SHARE: 1}
+
+
+async def test_a_request_that_has_no_place_is_refused_with_the_reason(service: Service) -> None:
+    admission, sent = Admission(Tokens(TOKEN)), list[MutableMapping[str, Any]]()
+
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.request", "body": b"", "more_body": False}
+
+    async def send(message: MutableMapping[str, Any]) -> None:
+        sent.append(message)
+
+    shown = [(b"host", b"localhost"), (b"authorization", SHOWN["Authorization"].encode())]
+    scope = {"type": "http", "scheme": "http", "method": "GET", "path": "/v1/queries", "headers": shown}
+    callers: list[Caller] = []
+    scope["state"] = {RECOGNISE: callers.append}  # which returns nothing
+    await guarded_api(service.parts(), admission)(scope, receive, send)
+    assert [each["status"] for each in sent if "status" in each] == [429]
+    assert b"this token has most of them" in b"".join(each.get("body", b"") for each in sent)
+    assert callers == [Caller("FJORD_API_TOKEN", Role.ADMIN)]
+    assert admission.refused == {Refusal.SHARE: 1}
 
 
 @pytest.mark.parametrize("shown", [{}, {"Authorization": "Bearer wrong"}])

@@ -75,6 +75,17 @@ def test_queries_with_ranges_are_known_apart() -> None:
     assert list(skipping(both, 9, {}, LostEpochs(0, 0), seen_us=0).after.sized) == ["first", "second"]
 
 
+def test_names_that_differ_in_case_only_are_known_together() -> None:
+    """Earlier versions let in such queries."""
+    both = adding_many(FIRST, (query("warm", 2, 10), query("Warm", 2, 20), query("cold", 2, 30)), {}).after
+    assert dict(both.spellings) == {"warm": ("warm", "Warm"), "cold": ("cold",)}
+    moved = migrating(both, both.by_name["warm"], query("warm", 2, 40).node, NextPlan(3, Handover(1, 1), 0), {}).after
+    assert dict(moved.spellings) == dict(both.spellings)
+    one = dropping(moved, moved.by_name["warm"], {}).after
+    assert dict(one.spellings) == {"warm": ("Warm",), "cold": ("cold",)}
+    assert dict(dropping(one, one.by_name["Warm"], {}).after.spellings) == {"cold": ("cold",)}
+
+
 def test_what_is_lost_adds_up() -> None:
     before = adding(FIRST, query("slow", 2, 10), {"traffic": 4}).after
     moved = skipping(before, 9, {"traffic": 8}, LostEpochs(3, 1), seen_us=2)

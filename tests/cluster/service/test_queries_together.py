@@ -61,6 +61,7 @@ async def test_a_text_of_many_queries_is_added_with_names_and_lines(service: Ser
         ("SELECT sensor\nFROM trafic", 400, "FjordSqlError", "at line 4, column 6", 4),
         (f"{FAST}; SELECT sped FROM traffic", 400, "FjordSqlError", "at line 3, column 60", 3),
         (f"-- name: slow\n{FAST}", 409, "QueryExistsError", "query 'slow': there is a query 'slow' already, at", 4),
+        (f"-- name: Slow\n{FAST}", 409, "QueryExistsError", "'slow' already, and 'Slow' differs from it in case", 4),
         (f"-- name: a/b\n{FAST}", 400, "TopicError", "query 'a/b': ", 4),
         (f"{FAST};\n" * 5, 429, "TooManyQueriesError", "5 queries are running, the limit is 5, at line 7", 7),
         ("SELECT 'never closed", 400, "FjordSqlError", "at line 3, column 8", 3),

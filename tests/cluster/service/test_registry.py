@@ -17,6 +17,7 @@ from cluster.physical.nodes import NOTHING, PhysicalPlan
 from cluster.physical.plan_files import PlanFiles
 from cluster.plan.epoch import Plan, encode_plan
 from cluster.service.registry.quarantine import MOST_BYTES, MOST_ROWS, Quarantine
+from cluster.service.registry.query_names import QueryExistsError, UnknownQueryError
 from cluster.service.registry.registry import Registry
 from cluster.service.registry.registry_file import MIGRATIONS, RegistryFile
 from protocols.errors import FjordError
@@ -38,6 +39,33 @@ def test_queries_and_plans_survive(tmp_path: Path) -> None:
     assert (again.engine_id, again.fix("buckets", 9)) == (engine, buckets)
     assert again.queries() == [query]
     assert again.plan.positions == {"traffic": 7}
+
+
+def test_queries_of_an_earlier_version_whose_names_differ_in_case_only_go_on(tmp_path: Path) -> None:
+    first = open_registry(tmp_path)
+    for name in ("Warm", "warm"):
+        first.add(name, "SELECT 1", NODE, {"traffic": 7}, waited=True)  # which looks at no other name
+    first.close()
+    again = open_registry(tmp_path)
+    assert [each.name for each in again.queries()] == ["Warm", "warm"]
+    with pytest.raises(QueryExistsError, match="'WARM' differs from it in case only"):
+        again.add("WARM", "SELECT 1", NODE, {})
+    again.drop("warm", {})
+    assert again.query("Warm").name == "Warm"
+    with pytest.raises(QueryExistsError, match="there is a query 'Warm' already, and 'warm' differs"):
+        again.add("warm", "SELECT 1", NODE, {})
+    with pytest.raises(UnknownQueryError, match="no query 'warm'"):
+        again.query("warm")
+    again.drop("Warm", {})
+    assert again.add("warm", "SELECT 1", NODE, {}).name == "warm"
+
+
+def test_a_waiting_query_keeps_others_from_its_name_in_any_case_and_begins_with_it(tmp_path: Path) -> None:
+    registry = open_registry(tmp_path)
+    registry.wait("Warm", "SELECT 1", frozenset(), frozenset())
+    with pytest.raises(QueryExistsError, match="there is a query 'Warm' already"):
+        registry.add("warm", "SELECT 1", NODE, {})
+    assert registry.add("Warm", "SELECT 1", NODE, {}, waited=True).name == "Warm"
 
 
 def test_a_query_stays_early_or_final_with_its_plan(tmp_path: Path) -> None:
