@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Self
 
 from cluster.errors import ClusterError
-from protocols.child_process import ending_with_this_process, python_module
+from protocols.child_process import child_environment, ending_with_this_process, python_module
 from protocols.event_log import LEVEL_VARIABLE
 
 STOP_SECONDS = 15.0
@@ -66,7 +66,10 @@ class Children:
         *,
         module: str = "protocols.command_line",
     ) -> Child:
-        """Start ``fjord``, or another module, in a session of its own, so that Ctrl-C reaches only the parent."""
+        """Start ``fjord``, or another module, in a session of its own, so that Ctrl-C reaches only the parent.
+
+        It gets the variables of this process, without secrets, and then those of `environment`.
+        """
         self._folder.mkdir(parents=True, exist_ok=True)
         log = self._folder / f"{name}.log"
         with log.open("wb") as output:
@@ -76,7 +79,7 @@ class Children:
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
-                env={**os.environ, LEVEL_VARIABLE: "info", **(environment or {})},
+                env={**child_environment(), LEVEL_VARIABLE: "info", **(environment or {})},
             )
         child = Child(name, process, log)
         self._children.append(child)

@@ -22,6 +22,7 @@ from typing import Any, Final
 import psutil
 
 from cluster.errors import ClusterError
+from protocols.child_process import child_environment
 
 MOST_ANSWERED: Final = 256 * 1024**2
 """Bytes of an answer."""
@@ -191,6 +192,8 @@ def _wait(descriptor: int, event: int, until: float) -> None:
 
 
 def _environment() -> dict[str, str]:
-    """Return the variables that such a process has: no tokens, no passwords."""
-    kept = {name: value for name, value in os.environ.items() if name in _KEPT_VARIABLES or name.startswith("LC_")}
+    """Return the variables that such a process has: those that a program of any kind may need, and no others."""
+    kept = {
+        name: value for name, value in child_environment().items() if name in _KEPT_VARIABLES or name.startswith("LC_")
+    }
     return {**kept, **_SET_VARIABLES}

@@ -2,6 +2,8 @@
 
 a call fails          its operator fails, which is an error of the queries that call it (cluster/fjord/graph.py)
 a process has died    a later call starts another
+no plan calls it      its process is ended (:meth:`FunctionCalls.follow`); in a process that is asked nothing more,
+                      where no plan is followed, after a while (:meth:`FunctionCalls.end_idle`)
 a call took too long  or cost a process: the function rests for a multiple of that time, so that what runs in the
                       same micro-batches waits for it during a small part of the time only
 """
@@ -11,8 +13,9 @@ from __future__ import annotations
 import os
 import threading
 import time
+import weakref
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -33,6 +36,10 @@ BATCH_ROWS: Final = 65_536
 """Most rows of one call; the limit of time is for so many."""
 MOST_PROCESSES: Final = 16
 """Processes of functions that one process keeps; that of the function that was called longest ago is ended."""
+IDLE_SECONDS: Final = 300.0
+"""A process that has not been called for so long is ended; a later call starts another."""
+LOOK_SECONDS: Final = 10.0
+"""Between two looks for such processes."""
 RESTS: Final = 12
 """So many times as long as it took, a function that took too long or cost a process is not called."""
 KINDS: Final[dict[FieldType, type[pl.DataType]]] = {
@@ -53,6 +60,10 @@ class _Running:
     rests_until: float = 0.0
     reason: str = ""
     """Why it rests."""
+    epoch: int = 0
+    """That of the newest plan that calls it, as far as is known."""
+    called: float = 0.0
+    """When the last call ended."""
 
 
 class FunctionCalls:
@@ -72,6 +83,9 @@ class FunctionCalls:
         self._lock = threading.Lock()
         self._known: OrderedDict[UserFunction, _Running] = OrderedDict()
         self._owner = os.getpid()
+        self._epoch = 0
+        self._watch: threading.Thread | None = None
+        """Looks for processes that are not called, while there are any."""
 
     @property
     def rules(self) -> FunctionRules:
@@ -108,6 +122,59 @@ class FunctionCalls:
         found = self._in_batches(function, [column.filter(known) for column in columns], int(known.sum() or 0))
         places = known.arg_true()
         return pl.Series([None], dtype=KINDS[function.result]).new_from_index(0, rows).scatter(places, found)
+
+    def follow(self, epoch: int, called: Callable[[], Collection[UserFunction]]) -> None:
+        """End the processes of functions that a plan does not call, unless they were started for a newer one.
+
+        Two Spark queries run in this process, of which one may be a plan behind.
+
+        Parameters
+        ----------
+        epoch
+            That of the plan which is about to run.
+        called
+            Returns the functions that it calls: asked only if one runs that is not known to be among them.
+        """
+        if self._owner != os.getpid():
+            self.end()
+        with self._lock:
+            self._epoch = epoch
+            older = {function: each for function, each in self._known.items() if each.epoch < epoch}
+            calls = called() if older else ()
+            unused = []
+            for function, each in older.items():
+                if function in calls:
+                    each.epoch = epoch
+                else:
+                    unused.append(self._known.pop(function))
+        _end(unused)
+
+    def end_idle(self) -> bool:
+        """End processes that have not been called for long; return whether any is left."""
+        with self._lock:
+            running = [each for each in self._known.values() if each.process is not None]
+        for each in running:
+            if not self._is_idle(each):
+                continue
+            with each.turn:
+                if each.process is not None and self._is_idle(each):
+                    each.process.end()
+                    each.process = None
+        with self._lock:
+            left = any(each.process is not None for each in self._known.values())
+            if not left:
+                self._watch = None
+            return left
+
+    def _is_idle(self, running: _Running) -> bool:
+        return self._clock() - running.called >= IDLE_SECONDS
+
+    def _watch_idle(self) -> None:
+        with self._lock:
+            if self._watch is None or not self._watch.is_alive():  # a fork does not have its parent's
+                name, calls = "idle functions", weakref.ref(self)
+                self._watch = threading.Thread(target=_end_idle, args=(calls,), name=name, daemon=True)
+                self._watch.start()
 
     def end(self) -> None:
         """End all processes."""
@@ -148,12 +215,15 @@ class FunctionCalls:
             if running.process is None or running.process.ended:
                 running.process = None
                 running.process = FunctionProcess(function, self._rules)
+                self._watch_idle()
             return running.process.call(given, rows)
         except UserFunctionError as error:
             if running.process is None or running.process.ended:
                 running.process, running.reason = None, error.message
                 running.rests_until = self._clock() + RESTS * (self._clock() - began)
             raise
+        finally:
+            running.called = self._clock()
 
     def _running(self, function: UserFunction) -> _Running:
         if not self._rules.allow(function.module, function.attribute):
@@ -161,13 +231,10 @@ class FunctionCalls:
         if self._owner != os.getpid():
             self.end()  # what was started before this process was forked belongs to its parent
         with self._lock:
-            found = self._known.setdefault(function, _Running())
+            found = self._known.setdefault(function, _Running(epoch=self._epoch))
             self._known.move_to_end(function)
             over = [self._known.popitem(last=False)[1] for _ in range(len(self._known) - MOST_PROCESSES)]
-        for each in over:
-            with each.turn:
-                if each.process is not None:
-                    each.process.end()
+        _end(over)
         return found
 
 
@@ -184,6 +251,21 @@ def check_function(function: UserFunction, rules: FunctionRules) -> None:
     if not rules.allow(function.module, function.attribute):
         raise _not_allowed(function)
     FunctionProcess(function, rules).end()
+
+
+def _end_idle(calls: weakref.ref[FunctionCalls]) -> None:
+    """End what is not called until nothing runs, or the calls are forgotten."""
+    while (found := calls()) is not None and found.end_idle():
+        del found
+        time.sleep(LOOK_SECONDS)
+
+
+def _end(over: Iterable[_Running]) -> None:
+    """End processes, each once it has answered."""
+    for each in over:
+        with each.turn:
+            if each.process is not None:
+                each.process.end()
 
 
 def _not_allowed(function: UserFunction) -> UserFunctionError:

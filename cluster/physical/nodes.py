@@ -19,6 +19,7 @@ from typing import Literal
 import msgspec
 from msgspec.structs import replace
 
+from cluster.expressions.user_functions import UserFunction
 from cluster.layered_map import LayeredMap
 from cluster.operators import Node
 from cluster.operators.columns import AggregateCall, Scalar
@@ -36,6 +37,7 @@ from cluster.physical.operations import (
     WindowBounds,
 )
 from cluster.physical.subscriber_tally import SubscriberTally
+from cluster.plan.called_functions import called_by, functions_of, scalars_in
 from cluster.plan.epoch import Handover
 from cluster.plan.history import EVER_US
 from cluster.plan.pipelines import is_pipeline
@@ -293,6 +295,13 @@ class Fragment(msgspec.Struct, frozen=True, dict=True):
         return frozenset(each.identity for table in tables for each in table.relations)
 
     @cached_property
+    def functions(self) -> frozenset[UserFunction]:
+        """The functions of users that it calls."""
+        tables = (node.operation.table.table for node in self.nodes if isinstance(node.operation, Lookup | Held))
+        own = called_by(scalars_in((tuple(node.operation for node in self.nodes), self.subscribers)))
+        return own.union(*map(functions_of, tables))
+
+    @cached_property
     def beginnings(self) -> Mapping[str, int]:
         """The instant from which it reads stored rows, by stream; streams that are read live only are left out."""
         found: dict[str, int] = {}
@@ -398,6 +407,11 @@ class PhysicalPlan(msgspec.Struct, frozen=True, dict=True):
     def relations(self) -> frozenset[str]:
         """Identities of the relations that are read."""
         return frozenset(self.relation_readers)
+
+    @cached_property
+    def functions(self) -> frozenset[UserFunction]:
+        """The functions of users that are called."""
+        return frozenset[UserFunction]().union(*(each.functions for each in self.fragments))
 
     @cached_property
     def with_history(self) -> tuple[tuple[Subscriber, Mapping[str, int]], ...]:

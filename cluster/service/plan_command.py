@@ -218,6 +218,8 @@ def _rendered(text: str, kind: str) -> bytes:
     import subprocess
     import warnings
 
+    from protocols.child_process import child_environment
+
     try:
         from pygraphviz import AGraph
     except ImportError:
@@ -227,7 +229,9 @@ def _rendered(text: str, kind: str) -> bytes:
                 f"{kind} files are drawn by Graphviz, which is not installed",
                 hint="pip install 'fjord[plots]', or write a .mmd file, which GitHub and many editors draw",
             ) from None
-        drawn = subprocess.run([program, f"-T{kind[1:]}"], input=text.encode(), capture_output=True, check=False)
+        drawn = subprocess.run(
+            [program, f"-T{kind[1:]}"], input=text.encode(), capture_output=True, check=False, env=child_environment()
+        )
         if drawn.returncode:
             raise ClusterError(f"Graphviz failed: {drawn.stderr.decode(errors='replace').strip()}") from None
         return drawn.stdout

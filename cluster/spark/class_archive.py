@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from protocols.child_process import ending_with_this_process
+from protocols.child_process import child_environment, ending_with_this_process
 from protocols.event_log import get_logger
 
 LEAST_PRIORITY: Final = "19"
@@ -108,7 +108,7 @@ class ClassArchive:
         ]  # fmt: skip
         silent = asyncio.subprocess.DEVNULL
         process = await asyncio.create_subprocess_exec(
-            *ending_with_this_process(command), stdin=silent, stdout=silent, stderr=silent
+            *ending_with_this_process(command), stdin=silent, stdout=silent, stderr=silent, env=child_environment()
         )
         try:
             code = await process.wait()

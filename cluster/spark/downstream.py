@@ -36,7 +36,7 @@ from cluster.spark.envelopes import (
     unpack_counters,
     unpack_rows,
 )
-from cluster.spark.worker_memory import fragments_at
+from cluster.spark.worker_memory import end_unused_functions, fragments_at
 from cluster.spark.worker_watch import note_too_large, watched
 
 NO_LIMITS: Final = WorkLimits()
@@ -94,6 +94,7 @@ class BucketHost:
     ) -> None:
         self._limits = limits
         self._answers_folder, self._answers_returned = answers_folder, answers_returned
+        self._plans_folder = plans_folder
         CALLS.use(functions or FunctionRules())
         tables = partial(
             RelationTables, relations_folder, {}, buckets=buckets, memory_bytes=relation_memory_bytes
@@ -121,6 +122,7 @@ class BucketHost:
         for envelope in envelopes:
             if envelope.exchange not in (CONTROL, COUNTERS):
                 rows.setdefault(envelope.exchange, []).append(unpack_rows(envelope.payload))
+        end_unused_functions(self._plans_folder, control.epoch)
         with watched(self._limits, control.micro_batch, again=again) as stopped:
             output = self._host.process(bucket, control, rows, store, upstream, stopped=stopped)
             note_too_large(self._limits, self._host.too_large)

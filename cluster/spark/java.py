@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
 
 from cluster.spark.cached_folders import cache_folder, cached_folder, link_entries
+from protocols.child_process import child_environment
 from protocols.errors import FjordError
 
 if TYPE_CHECKING:
@@ -209,6 +210,7 @@ def _ask(java: Path) -> _Answer | None:
                 errors="replace",
                 timeout=_ANSWER_LIMIT_SECONDS,
                 check=False,
+                env=child_environment(),
             )
         except (OSError, subprocess.TimeoutExpired):
             return None

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import BinaryIO, Final
 
 from cluster.spark.launch_command import MAIN, LaunchNote
+from protocols.child_process import child_environment
 
 PROGRAM: Final = Path("bin") / "spark-submit"
 SHELL: Final = "pyspark-shell"
@@ -30,8 +31,6 @@ WHERE: Final = "_PYSPARK_DRIVER_CONN_INFO_PATH"
 PORT: Final = "PYSPARK_GATEWAY_PORT"
 SECRET: Final = "PYSPARK_GATEWAY_SECRET"  # noqa: S105 - the name of a variable
 """Variables by which Java and PySpark find each other."""
-NOT_FOR_JAVA: Final = frozenset({"FJORD_API_TOKEN", "FJORD_BROKER_PASSWORD"})
-"""Variables that neither Java nor what it starts has a use for: other processes may show them."""
 POLLING_SECONDS: Final = 0.01
 LONGEST_START_SECONDS: Final = 180.0
 """Until Java listens. One that cannot write where it does so shows an error in its log and goes on for ever."""
@@ -162,14 +161,18 @@ def start_java(
     where = Path(tempfile.mkdtemp(prefix="fjord-java-")) / "where"
     begins = output.tell()
     launch = None if note is None else note.read()
-    variables = {name: value for name, value in os.environ.items() if name not in NOT_FOR_JAVA}
     program = [str(spark_home / PROGRAM)] if launch is None else [*launch.command, MAIN]
     process = subprocess.Popen(
         [*program, *settings, SHELL],
         stdin=subprocess.PIPE,
         stdout=output,
         stderr=output,
-        env={**variables, **(launch.variables if launch else {}), WHERE: str(where), "SPARK_CONNECT_MODE": "0"},
+        env={
+            **child_environment(),
+            **(launch.variables if launch else {}),
+            WHERE: str(where),
+            "SPARK_CONNECT_MODE": "0",
+        },
         preexec_fn=_ignore_interrupts,  # noqa: PLW1509 - as PySpark does: Ctrl-C is for this process
     )
     return JavaProcess(process, options, where, begins, note)

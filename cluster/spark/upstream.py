@@ -40,7 +40,7 @@ from cluster.spark.envelopes import (
     pack_rows,
 )
 from cluster.spark.reading.reads import StreamRead, UpstreamTask
-from cluster.spark.worker_memory import fragments_at
+from cluster.spark.worker_memory import end_unused_functions, fragments_at
 from cluster.spark.worker_watch import note_too_large
 from cluster.storage.table_folders import folder_of
 from protocols.text.byte_sizes import format_byte_size
@@ -129,6 +129,7 @@ def _stateless_host(plans_folder: str, epoch: int, gone: tuple[str, ...]) -> Sta
 def _dataflow(task: UpstreamTask, stopped: Mapping[str, str]) -> UpstreamDataflow:
     """Return the dataflow next to the scans in one part of a micro-batch."""
     CALLS.use(task.functions)
+    end_unused_functions(task.plans_folder, task.epoch)
     tables = RelationTables(
         task.relations_folder, task.relations, buckets=task.buckets, memory_bytes=task.relation_memory_bytes
     )

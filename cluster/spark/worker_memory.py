@@ -17,6 +17,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Literal
 
+from cluster.functions.calling import CALLS
 from cluster.physical.nodes import Fragment, Host
 from cluster.physical.plan_files import PlanFiles
 
@@ -33,6 +34,11 @@ GROWN = 1.25
 def fragments_at(plans_folder: str, epoch: int, host: Host, gone: tuple[str, ...] = ()) -> tuple[Fragment, ...]:
     """Return the part of an epoch's plan that one of the two Spark queries runs, without queries that are gone."""
     return _plan_files(plans_folder).read(epoch).hosted(host).without(frozenset(gone)).fragments
+
+
+def end_unused_functions(plans_folder: str, epoch: int) -> None:
+    """End the processes of functions of users that no query of an epoch calls any more."""
+    CALLS.follow(epoch, lambda: _plan_files(plans_folder).read(epoch).functions)
 
 
 @lru_cache(maxsize=8)

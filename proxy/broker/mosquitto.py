@@ -11,7 +11,7 @@ from collections import deque
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from protocols.child_process import ending_with_this_process
+from protocols.child_process import child_environment, ending_with_this_process
 from protocols.event_log import get_logger
 from protocols.security.private_files import LINK_HINT, file_link, make_private, warn_of_open
 from proxy.broker.errors import BrokerError, BrokerFailedError, PortInUseError
@@ -169,6 +169,7 @@ async def running_mosquitto(program: Path, settings: BrokerSettings) -> AsyncIte
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=asyncio.subprocess.DEVNULL,
                 stderr=asyncio.subprocess.PIPE,
+                env=child_environment(),
                 start_new_session=True,  # Ctrl-C reaches us only; we end the broker last
             )
             running = MosquittoProcess(process, settings)

@@ -23,7 +23,7 @@ from cluster.demo.parts import Parts, stage
 from cluster.demo.replan.feed import Feed
 from cluster.demo.replan.road import QUERY, RUSH_HOUR, VALUES, Answer, answers
 from cluster.service.client.api_client import ApiClient
-from protocols.child_process import python_module
+from protocols.child_process import child_environment, python_module
 from protocols.errors import FjordError
 
 NAME = "joined"
@@ -170,7 +170,9 @@ class _Scene:
         """Print a command of `fjord plan`, and what it prints."""
         self._print(f"[bold]$ fjord plan {' '.join(arguments)}[/]")
         command = python_module("protocols.command_line", "plan", *arguments, "--api", self._parts.api_address)
-        done = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, check=False)
+        done = await asyncio.to_thread(
+            subprocess.run, command, capture_output=True, text=True, check=False, env=child_environment()
+        )
         if done.returncode:
             raise SceneError(f"`fjord plan {arguments[0]}` failed: {done.stderr.strip()}")
         self._console.print(done.stdout.rstrip(), highlight=False, markup=False, soft_wrap=True)

@@ -28,7 +28,7 @@ from cluster.service.publishing.publisher_supervision import (
     new_failures,
 )
 from cluster.storage.synced_files import Troubles
-from protocols.child_process import ending_with_this_process, python_module
+from protocols.child_process import child_environment, ending_with_this_process, python_module
 from protocols.event_log import get_logger
 
 log = get_logger(__name__)
@@ -143,6 +143,7 @@ class SupervisedPublisher:
                 *ending_with_this_process(python_module(MODULE)),
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
+                env=child_environment(),  # the broker's password is in its orders
                 process_group=0,  # Ctrl-C is for the cluster; it would also come before a process can ignore it
             )
         except OSError as error:

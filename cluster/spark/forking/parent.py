@@ -26,7 +26,7 @@ from typing import NoReturn
 
 from cluster.spark.forking import stand_in
 from cluster.spark.forking.stand_in import LENGTH, NUMBER, STANDARD_DESCRIPTORS, unpacked_request
-from protocols.child_process import end_forks_with_this_process
+from protocols.child_process import end_forks_with_this_process, forget_secrets
 from protocols.event_log import get_logger
 
 REQUEST_SECONDS = 10.0
@@ -186,6 +186,7 @@ def _serve_as_parent(
 ) -> None:
     for each in closing:
         os.close(each)
+    forget_secrets()
     _name_process("fjord-parent")
     for each in (signal.SIGINT, signal.SIGTERM):
         signal.signal(each, signal.SIG_IGN)  # it ends with the cluster, and with nothing else

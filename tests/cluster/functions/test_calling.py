@@ -12,6 +12,7 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+from msgspec.structs import replace
 
 from cluster.errors import ClusterError
 from cluster.expressions.user_functions import FunctionLanguage, UserFunction
@@ -54,6 +55,14 @@ def failure(attribute: str, x: pl.Series = X, rules: FunctionRules = RULES, **ot
 def answer(attribute: str, *columns: pl.Series, **others: object) -> list[object]:
     with calling_under(RULES) as calls:
         return calls.call(function(attribute, **others), columns).to_list()  # type: ignore[arg-type]
+
+
+def is_running(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    return True
 
 
 def test_a_function_gets_columns_of_the_declared_types_and_gives_one_as_long():
@@ -186,6 +195,57 @@ def test_the_process_of_the_function_that_was_called_longest_ago_is_ended(monkey
         assert calls.call(numbers, [X])[0] != first
         with pytest.raises(ProcessLookupError):
             os.kill(first, 0)
+
+
+def test_a_function_that_no_plan_calls_any_more_is_ended_and_others_are_not():
+    with calling_under(RULES) as calls:
+        dropped, kept, new = (replace(function("numbers", result=INTEGER), identity=f"f@{each}") for each in range(3))
+        calls.follow(4, lambda: {dropped, kept})
+        first, second = calls.call(dropped, [X])[0], calls.call(kept, [X])[0]
+        calls.follow(5, lambda: {kept, new})
+        assert not is_running(first)
+        third = calls.call(new, [X])[0]
+        calls.follow(4, lambda: {dropped, kept})  # the other Spark query is behind
+        assert [calls.call(kept, [X])[0], calls.call(new, [X])[0]] == [second, third]
+        late = calls.call(dropped, [X])[0]
+        calls.follow(5, lambda: {kept, new})
+        assert [is_running(each) for each in (late, second, third)] == [False, True, True]
+
+
+def test_a_plan_is_looked_at_only_if_a_function_runs_that_is_not_known_to_be_called():
+    with calling_under(RULES) as calls:
+        same = function("same")
+        calls.follow(1, lambda: pytest.fail("there is none"))
+        calls.call(same, [X])
+        calls.follow(1, lambda: pytest.fail("it was started for this plan"))
+        calls.follow(2, lambda: {same})
+        calls.follow(2, lambda: pytest.fail("it is known to be called"))
+
+
+def test_a_function_that_is_not_called_for_long_is_ended_and_started_again():
+    ahead = [0.0]
+    with calling_under(RULES, clock=lambda: ahead[0]) as calls:
+        numbers = function("numbers", result=INTEGER)
+        first = calls.call(numbers, [X])[0]
+        ahead[0] += calling.IDLE_SECONDS - 1
+        assert calls.end_idle()
+        assert is_running(first)
+        ahead[0] += 1
+        assert not calls.end_idle()
+        assert not is_running(first)
+        assert is_running(calls.call(numbers, [X])[0])
+
+
+def test_processes_that_are_not_called_end_where_nothing_else_happens(monkeypatch):
+    monkeypatch.setattr(calling, "IDLE_SECONDS", 0.0)
+    monkeypatch.setattr(calling, "LOOK_SECONDS", 0.01)
+    with calling_under(RULES) as calls:
+        for _ in range(2):
+            called = calls.call(function("numbers", result=INTEGER), [X])[0]
+            until = time.monotonic() + END_SECONDS
+            while is_running(called):
+                assert time.monotonic() < until, "it goes on"
+                time.sleep(0.01)
 
 
 def test_a_function_that_took_too_long_rests_and_is_called_again():

@@ -19,6 +19,7 @@ from cluster.service.publishing.shares import Share
 from cluster.service.publishing.supervised_publisher import MODULE, TROUBLE
 from cluster.service.publishing.supervised_publishers import SupervisedPublishers
 from cluster.storage.synced_files import Troubles
+from protocols.child_process import SECRET_VARIABLES
 from protocols.mqtt.link import BrokerAddress
 from protocols.security.tls import TlsFiles
 
@@ -43,6 +44,28 @@ async def test_a_process_that_reports_nonsense_and_lives_on_is_replaced(
     assert troubles.counts[TROUBLE] >= 1
     running.cancel()
     await asyncio.wait({running})
+
+
+async def test_a_publisher_gets_secrets_by_its_orders_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = tmp_path / "shown"
+    (tmp_path / "showing.py").write_text(
+        f"import os, pathlib\npathlib.Path({str(shown)!r}).write_text(' '.join(os.environ))\n", encoding="utf-8"
+    )
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    for name in SECRET_VARIABLES:
+        monkeypatch.setenv(name, "hidden")
+    monkeypatch.setattr(supervised_publisher, "MODULE", "showing")
+    monkeypatch.setattr(supervised_publisher, "FIRST_PAUSE_SECONDS", 0.01)
+    orders = Orders(str(tmp_path), BrokerAddress(), "publisher", 15.0, "error")
+    publisher = SupervisedPublishers(orders, ProgressOfAll(tmp_path), newest=lambda: 0, troubles=Troubles())
+    running = asyncio.create_task(publisher.run())
+    async with asyncio.timeout(30):
+        while publisher.starts < 2:  # noqa: ASYNC110 - another process makes it true
+            await asyncio.sleep(0.01)
+    running.cancel()
+    await asyncio.wait({running})
+    assert "PYTHONPATH" in (variables := shown.read_text(encoding="utf-8").split())
+    assert not SECRET_VARIABLES & set(variables)
 
 
 def test_a_publisher_of_another_division_is_refused_and_its_log_names_it(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ import pytest
 
 from cluster.spark.forking import stand_in
 from cluster.spark.forking.parent import ForkingPlace
+from protocols.child_process import SECRET_VARIABLES
 from tests.cluster.spark.forking.forked_modules import ROOT, SECONDS, STARTER, Starter, started
 
 POOL = """\
@@ -30,7 +31,10 @@ print(json.dumps([pl.thread_pool_size(), frame.height]))
 
 def ended(process: psutil.Process) -> bool:
     """Return whether a process has ended, though its parent may not have noticed."""
-    return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
+    try:
+        return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:  # it ended in between
+        return True
 
 
 def wait_for(condition: Callable[[], bool]) -> None:
@@ -58,6 +62,18 @@ def test_a_fork_has_what_its_parent_has_loaded_and_collects_none_of_it(starter: 
     assert found["parent"] == starter.parent.pid
     assert found["loaded"]
     assert found["frozen"] > 1_000
+
+
+def test_neither_the_parent_nor_a_fork_has_secrets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in SECRET_VARIABLES:
+        monkeypatch.setenv(name, "hidden!")
+    monkeypatch.setenv("KEPT", "shown")
+    with started(tmp_path) as made, made.sleeping() as (_, fork):
+        assert made.process.pid != made.parent.pid
+        for process in (made.parent, fork):
+            kernel_shows = process.environ()
+            assert "hidden!" not in kernel_shows.values()
+            assert kernel_shows["KEPT"] == "shown"
 
 
 def test_forks_at_once_get_their_own_answers(starter: Starter) -> None:
