@@ -9,15 +9,16 @@ import msgspec
 
 from cluster.operators.aggregate_functions import AGGREGATE_FUNCTIONS
 from cluster.operators.columns import AggregateCall, Column, Schema
+from cluster.operators.families import Keyed, Snapshotwise
 from cluster.operators.greatest_values import Greatest
-from cluster.operators.node import Conditions, Need, Snapshotwise, lasts_us
+from cluster.operators.node import Conditions, Need, lasts_us
 from cluster.operators.scalar_expressions import columns_of_all
 from cluster.operators.words import listed, readable
 from cluster.shared_nodes import remembered
 
 
 @final
-class Aggregate(Snapshotwise, frozen=True, tag="Aggregate"):
+class Aggregate(Keyed, Snapshotwise, frozen=True, tag="Aggregate"):
     """Aggregates per instant and combination of `keys`; nothing at an instant without tuples (section 0.7)."""
 
     written_as: ClassVar[str] = "an aggregate"

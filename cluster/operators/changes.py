@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import ClassVar, final
 
 from cluster.operators.columns import Schema
+from cluster.operators.families import CountsCopies, Instantaneous, PassesMarks, WholeTuples, Window
 from cluster.operators.greatest_values import Greatest
-from cluster.operators.node import CountsCopies, Instantaneous, WholeTuples, Window, lasts_us
+from cluster.operators.node import lasts_us
 from cluster.operators.operation import Prompt
 from cluster.shared_nodes import remembered
 
 
-class _Changes(CountsCopies, WholeTuples, Instantaneous, Window, frozen=True):
+class _Changes(PassesMarks, CountsCopies, WholeTuples, Instantaneous, Window, frozen=True):
     """Base of nodes whose rows are valid at an instant only."""
 
     def greatest_below(self, greatest: Greatest) -> tuple[Greatest, ...]:

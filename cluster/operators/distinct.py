@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import ClassVar, final
 
 from cluster.operators.columns import Schema
+from cluster.operators.families import PassesMarks, Snapshotwise, WholeTuples
 from cluster.operators.greatest_values import Greatest
-from cluster.operators.node import Snapshotwise, WholeTuples
 from cluster.operators.operation import Prompt
 from cluster.shared_nodes import remembered
 
 
 @final
-class Distinct(WholeTuples, Snapshotwise, frozen=True, tag="Distinct"):
+class Distinct(PassesMarks, WholeTuples, Snapshotwise, frozen=True, tag="Distinct"):
     """Each tuple once per instant."""
 
     written_as: ClassVar[str] = "DISTINCT"

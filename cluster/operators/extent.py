@@ -10,7 +10,8 @@ import msgspec
 
 from cluster.expressions.walks import columns_read
 from cluster.operators.columns import STAMP, Column, Scalar, Schema
-from cluster.operators.node import Conditions, CountsCopies, Need, Snapshotwise, lasts_us
+from cluster.operators.families import CountsCopies, Keyed, Snapshotwise
+from cluster.operators.node import Conditions, Need, lasts_us
 from cluster.operators.operation import Late, own
 from cluster.operators.words import listed, readable
 from cluster.shared_nodes import remembered
@@ -76,7 +77,7 @@ class Coalescing(msgspec.Struct, frozen=True):
 
 
 @final
-class Extent(CountsCopies, Snapshotwise, frozen=True, tag="Extent"):
+class Extent(Keyed, CountsCopies, Snapshotwise, frozen=True, tag="Extent"):
     """Runs of the samples of `keys` that are valid at an instant, in the order of their stamps (sql.md, Coalescing).
 
     A run goes on while each sample is linked with the one before. It is a row with the keys, the coalesced columns of

@@ -7,8 +7,9 @@ from typing import ClassVar, final
 
 from cluster.expressions.outcomes import never_true
 from cluster.operators.columns import Scalar
+from cluster.operators.families import PassesMarks, RowByRow
 from cluster.operators.greatest_values import Greatest, both, greatest_of
-from cluster.operators.node import Conditions, Need, RowByRow
+from cluster.operators.node import Conditions, Need
 from cluster.operators.operation import Prompt
 from cluster.operators.scalar_expressions import columns_of, conjuncts_of
 from cluster.operators.words import readable
@@ -16,7 +17,7 @@ from cluster.shared_nodes import remembered
 
 
 @final
-class Filter(RowByRow, frozen=True, tag="Filter"):
+class Filter(PassesMarks, RowByRow, frozen=True, tag="Filter"):
     """Tuples for which the predicate is true (not false, not NULL).
 
     In a template, `choice` is the place of the condition in each subscriber's list (cluster/physical/rules); None in a

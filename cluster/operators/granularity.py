@@ -8,8 +8,9 @@ from typing import Annotated, ClassVar, final
 import msgspec
 from msgspec import UNSET, Meta
 
+from cluster.operators.families import PassesCopies, PassesMarks, Window
 from cluster.operators.greatest_values import Greatest
-from cluster.operators.node import Conditions, Need, PassesCopies, Window, bounded
+from cluster.operators.node import Conditions, Need, bounded
 from cluster.operators.operation import Prompt
 from cluster.operators.window_shapes import Allowed
 from cluster.shared_nodes import remembered
@@ -17,7 +18,7 @@ from protocols.text.durations import format_duration
 
 
 @final
-class Granularity(PassesCopies, Window, frozen=True, tag="Granularity"):
+class Granularity(PassesMarks, PassesCopies, Window, frozen=True, tag="Granularity"):
     """Snapshots at whole multiples of `granule_us` only."""
 
     written_as: ClassVar[str] = "GRANULARITY"

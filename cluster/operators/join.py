@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator
 from typing import ClassVar, final
 
+from msgspec.structs import replace
+
 from cluster.operators.columns import Scalar, Schema
+from cluster.operators.families import SnapshotPair, WhileBoth
 from cluster.operators.greatest_values import Greatest, both, greatest_of
 from cluster.operators.interval_shapes import shapes_together
-from cluster.operators.node import Conditions, Need, SnapshotPair, WhileBoth
+from cluster.operators.node import Conditions, Need, Node
 from cluster.operators.operation import Prompt, own_condition
+from cluster.operators.query_groups import sides_apart, visible_pairs
 from cluster.operators.scalar_expressions import columns_of
 from cluster.operators.words import readable
 from cluster.shared_nodes import remembered
@@ -31,6 +35,11 @@ class Join(WhileBoth, SnapshotPair, frozen=True, tag="Join"):
     def describe(self) -> str:
         """Return the predicate."""
         return f"join {readable(self.predicate)}" if self.predicate else "product"
+
+    def kept_apart(self, inputs: tuple[Node, ...], marks: Schema) -> Node:
+        """Return pairs of one query group, visible to queries to which both tuples are."""
+        left, right, predicate = sides_apart(inputs, self.right.schema, self.predicate, marks)
+        return visible_pairs(replace(self, left=left, right=right, predicate=predicate), self.schema, marks)
 
     def operation(self, lag_us: int | None = None) -> JoinOperation:
         """Return what runs of it."""

@@ -14,7 +14,7 @@ from msgspec import Meta
 
 from cluster.operators.columns import AggregateCall, Column, Output, Scalar, Schema
 from cluster.operators.errors import UnboundedPlanError
-from cluster.operators.node import CountsCopies, Instantaneous, OneInput, WholeTuples
+from cluster.operators.families import CountsCopies, Instantaneous, Keyed, OneInput, WholeTuples
 from cluster.operators.operation import Prompt, own
 from cluster.operators.words import listed
 from cluster.shared_nodes import remembered
@@ -188,7 +188,7 @@ def _quantifier(element: PatternElement) -> str:
 
 
 @final
-class PatternMatch(CountsCopies, WholeTuples, Instantaneous, OneInput, frozen=True, tag="PatternMatch"):
+class PatternMatch(Keyed, CountsCopies, WholeTuples, Instantaneous, OneInput, frozen=True, tag="PatternMatch"):
     """Matches of a pattern of rows, for each combination of `keys` (docs/reference/sql.md, Patterns).
 
     Tuples are valid at their own instant only; a match is valid at that of its last row.

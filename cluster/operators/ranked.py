@@ -8,8 +8,9 @@ from typing import Annotated, ClassVar, final
 from msgspec import Meta
 
 from cluster.operators.columns import Column, Ordering, RankFunction, Schema
+from cluster.operators.families import CountsCopies, Keyed, Snapshotwise
 from cluster.operators.greatest_values import Greatest
-from cluster.operators.node import Conditions, CountsCopies, Need, Snapshotwise, lasts_us
+from cluster.operators.node import Conditions, Need, lasts_us
 from cluster.operators.operation import Late, own_keys
 from cluster.operators.words import listed
 from cluster.shared_nodes import remembered
@@ -17,7 +18,7 @@ from protocols.wire.streams import FieldType
 
 
 @final
-class Ranked(CountsCopies, Snapshotwise, frozen=True, tag="Ranked"):
+class Ranked(Keyed, CountsCopies, Snapshotwise, frozen=True, tag="Ranked"):
     """Tuples whose place in the order of their `keys` is above `above` and at most `most` (None: any), per instant.
 
     With `name`, a column of that name is their place, counted by `function`.

@@ -10,7 +10,7 @@ from msgspec import Meta
 
 from cluster.operators.columns import Column, Schema
 from cluster.operators.errors import UnboundedPlanError
-from cluster.operators.node import CountsCopies, Instantaneous, OneInput, WholeTuples
+from cluster.operators.families import CountsCopies, Instantaneous, Keyed, OneInput, WholeTuples
 from cluster.operators.operation import Prompt, own
 from cluster.operators.words import listed, signed, tuples_counted
 from cluster.shared_nodes import remembered
@@ -92,7 +92,7 @@ class SequenceCall(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 @final
-class Sequence(CountsCopies, WholeTuples, Instantaneous, OneInput, frozen=True, tag="Sequence"):
+class Sequence(Keyed, CountsCopies, WholeTuples, Instantaneous, OneInput, frozen=True, tag="Sequence"):
     """Tuples, valid at their own instant only, each with what functions compute over those of its `keys` in order.
 
     The order is that of stamps; of equal stamps it is that of the columns of `ties`, with NULLs last.

@@ -7,7 +7,8 @@ from typing import ClassVar, NoReturn, final
 
 from cluster.operators.columns import Schema
 from cluster.operators.errors import UnboundedPlanError
-from cluster.operators.node import Conditions, CountsCopies, Need, Window
+from cluster.operators.families import CountsCopies, Keyed, Window
+from cluster.operators.node import Conditions, Need
 from cluster.operators.operation import Operation, own
 from cluster.operators.window_shapes import Session
 from cluster.operators.words import listed
@@ -16,7 +17,7 @@ from protocols.text.durations import format_duration
 
 
 @final
-class SessionWindow(CountsCopies, Window, frozen=True, tag="SessionWindow"):
+class SessionWindow(Keyed, CountsCopies, Window, frozen=True, tag="SessionWindow"):
     """Sessions of each combination of `keys`; of the whole stream without any."""
 
     written_as: ClassVar[str] = "a window of sessions"

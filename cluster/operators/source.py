@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from typing import Annotated, final
+from typing import Annotated, Self, final
 
 import msgspec
 from msgspec import Meta
+from msgspec.structs import replace
 
 from cluster.operators.columns import Schema
+from cluster.operators.families import Instantaneous
 from cluster.operators.lookup import TableLookup, lookup_words
-from cluster.operators.node import Instantaneous, Leaf, Node
+from cluster.operators.node import Leaf, Node
 from protocols.text.durations import format_duration
 
 MOST_READINGS = 1_000
@@ -132,6 +134,11 @@ class Source(Instantaneous, Leaf, frozen=True, tag="Source"):
             what = f"events of {self.stream} where {field} rises to {above:g} and falls to {below:g}"
         lookups = "".join(f"; {lookup_words(each)}" for each in self.lookups)
         return f"{what}{past}{sample}{slowest}{errors}{lifetime}{lookups}"
+
+    def kept_apart(self, inputs: tuple[Node, ...], marks: Schema) -> Self:
+        """Return it with the marks as columns."""
+        del inputs
+        return replace(self, columns=(*self.columns, *marks))
 
     def operation(self, lag_us: int | None = None) -> None:
         """Return nothing: it is more than one node."""

@@ -9,8 +9,9 @@ import msgspec
 from msgspec import UNSET, Meta
 
 from cluster.operators.errors import UnboundedPlanError
+from cluster.operators.families import PassesCopies, PassesMarks, Window
 from cluster.operators.greatest_values import Greatest
-from cluster.operators.node import Conditions, Need, PassesCopies, Window, bounded
+from cluster.operators.node import Conditions, Need, bounded
 from cluster.operators.operation import Prompt
 from cluster.operators.window_shapes import Allowed, Grid, Span
 from cluster.shared_nodes import remembered
@@ -18,7 +19,7 @@ from protocols.text.durations import format_duration
 
 
 @final
-class TimeWindow(PassesCopies, Window, frozen=True, tag="TimeWindow"):
+class TimeWindow(PassesMarks, PassesCopies, Window, frozen=True, tag="TimeWindow"):
     """Time window of `size_us` (None: unbounded) that moves every `slide_us` (1: continuously).
 
     With slide a and size w a tuple stamped t is valid on [k0 - 1, k1 - 1), where k0 is the first multiple of a that is

@@ -9,7 +9,8 @@ from msgspec import Meta
 
 from cluster.operators.columns import Column, Schema
 from cluster.operators.errors import UnboundedPlanError
-from cluster.operators.node import Conditions, CountsCopies, Need, Window
+from cluster.operators.families import CountsCopies, Keyed, Window
+from cluster.operators.node import Conditions, Need
 from cluster.operators.operation import Operation, own
 from cluster.operators.words import listed
 from cluster.shared_nodes import remembered
@@ -18,7 +19,7 @@ from protocols.wire.streams import FieldType
 
 
 @final
-class UntilNext(CountsCopies, Window, frozen=True, tag="UntilNext"):
+class UntilNext(Keyed, CountsCopies, Window, frozen=True, tag="UntilNext"):
     """Each tuple from its stamp until the next later stamp of its `keys`, or for `longest_us` if that is shorter.
 
     Tuples are those of a stream, valid at their own instant only. Which tuples come next is decided over all of them.
