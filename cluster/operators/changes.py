@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import ClassVar, final
 
+from cluster.operators.characteristics import Characteristics, instants
 from cluster.operators.columns import Schema
+from cluster.operators.expected_rows import Expected, Measured
 from cluster.operators.families import CountsCopies, Instantaneous, PassesMarks, WholeTuples, Window
 from cluster.operators.greatest_values import Greatest
 from cluster.operators.node import lasts_us
@@ -33,6 +35,11 @@ class _Changes(PassesMarks, CountsCopies, WholeTuples, Instantaneous, Window, fr
     def delay_us(self) -> int:
         """Return that of the input, and an instant."""
         return self.input.delay_us() + lasts_us(self)
+
+    def expected(self, below: tuple[Characteristics, ...], measured: Measured) -> Expected:
+        """Return each row for an instant."""
+        del measured
+        return Expected(instants(below[0]), below[0].valid_rows)
 
     @property
     @remembered

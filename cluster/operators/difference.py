@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import ClassVar, Self, final
 
+from cluster.operators.characteristics import Characteristics
 from cluster.operators.columns import Schema
+from cluster.operators.expected_rows import Expected, Measured
 from cluster.operators.families import CountsCopies, LeftRows, WhileBoth, WholeTuples
 from cluster.operators.greatest_values import Greatest
 from cluster.operators.node import Node
@@ -19,6 +21,11 @@ class _ByCounts(WholeTuples, LeftRows, frozen=True):
     def kept_apart(self, inputs: tuple[Node, ...], marks: Schema) -> Self:
         """Return it above inputs whose marks have the same places."""
         return self.with_inputs(marks_in_place(inputs, marks))
+
+    def expected(self, below: tuple[Characteristics, ...], measured: Measured) -> Expected:
+        """Return all rows of the left, as nothing is known of equal ones on the right."""
+        del measured
+        return Expected(below[0], sum(each.valid_rows for each in below))
 
     def greatest_below(self, greatest: Greatest) -> tuple[Greatest, ...]:
         """Return the same for both, by the places of columns."""

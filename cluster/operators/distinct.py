@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from typing import ClassVar, final
 
+from cluster.operators.characteristics import Characteristics, distinct
 from cluster.operators.columns import Schema
+from cluster.operators.expected_rows import Expected, Measured
 from cluster.operators.families import PassesMarks, Snapshotwise, WholeTuples
 from cluster.operators.greatest_values import Greatest
+from cluster.operators.kept_rows import kept_by_distinct
 from cluster.operators.operation import Prompt
 from cluster.shared_nodes import remembered
 
@@ -20,6 +24,11 @@ class Distinct(PassesMarks, WholeTuples, Snapshotwise, frozen=True, tag="Distinc
     def describe(self) -> str:
         """Return its name."""
         return "distinct"
+
+    def expected(self, below: tuple[Characteristics, ...], measured: Measured) -> Expected:
+        """Return the rows, of each tuple one."""
+        del measured
+        return Expected(distinct(below[0], math.inf), kept_by_distinct(below[0]))
 
     def operation(self, lag_us: int | None = None) -> DistinctOperation:
         """Return what runs of it."""

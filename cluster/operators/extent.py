@@ -9,7 +9,9 @@ from typing import ClassVar, Literal, final
 import msgspec
 
 from cluster.expressions.walks import columns_read
+from cluster.operators.characteristics import Characteristics
 from cluster.operators.columns import STAMP, Column, Scalar, Schema
+from cluster.operators.expected_rows import Expected, Measured
 from cluster.operators.families import CountsCopies, Keyed, Snapshotwise
 from cluster.operators.node import Conditions, Need, lasts_us
 from cluster.operators.operation import Late, own
@@ -100,6 +102,11 @@ class Extent(Keyed, CountsCopies, Snapshotwise, frozen=True, tag="Extent"):
     def describe(self) -> str:
         """Return one line about them."""
         return extent_words(self.coalescing, self.keys)
+
+    def expected(self, below: tuple[Characteristics, ...], measured: Measured) -> Expected:
+        """Return the rows, as if none were merged."""
+        del measured
+        return Expected(below[0], below[0].valid_rows)
 
     def operation(self, lag_us: int | None = None) -> ExtentOperation:
         """Return what runs of it."""

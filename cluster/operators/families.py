@@ -12,7 +12,9 @@ from typing import ClassVar, Self
 
 from msgspec.structs import replace
 
+from cluster.operators.characteristics import Characteristics
 from cluster.operators.columns import QUERY_GROUP, Schema
+from cluster.operators.expected_rows import Expected, Measured
 from cluster.operators.node import Conditions, Need, Node, lasts_us
 from cluster.shared_nodes import SharedNode, remembered
 
@@ -197,6 +199,11 @@ class Snapshotwise(RowsOfFirst, OneInput, frozen=True):
 
 class RowByRow(PassesCopies, Snapshotwise, frozen=True):
     """Base of nodes that answer at most one row for each of the input, whatever others there are."""
+
+    def expected(self, below: tuple[Characteristics, ...], measured: Measured) -> Expected:
+        """Return the rows of the input: each makes one."""
+        del measured
+        return Expected(below[0])
 
     @remembered
     def delay_us(self) -> int:

@@ -7,8 +7,10 @@ from typing import ClassVar, NoReturn, Self, final
 
 from msgspec.structs import replace
 
+from cluster.operators.characteristics import Characteristics
 from cluster.operators.columns import Schema
 from cluster.operators.errors import UnboundedPlanError
+from cluster.operators.expected_rows import NOT_KNOWN, Expected, Measured
 from cluster.operators.families import OneInput
 from cluster.operators.lookup import TableLookup
 from cluster.operators.node import Conditions, Need, Node
@@ -71,6 +73,11 @@ class Held(OneInput, frozen=True, tag="Held"):
     def kept_apart(self, inputs: tuple[Node, ...], marks: Schema) -> Self:
         """Return it with the marks as columns."""
         return replace(self, input=inputs[0], marks=marks)
+
+    def expected(self, below: tuple[Characteristics, ...], measured: Measured) -> Expected:
+        """Return nothing: that is not known."""
+        del below, measured
+        return NOT_KNOWN
 
     def operation(self, lag_us: int | None = None) -> None:
         """Return nothing: it is more than one node."""

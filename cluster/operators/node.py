@@ -13,8 +13,10 @@ from abc import abstractmethod
 from collections.abc import Callable, Hashable, Iterator
 from typing import ClassVar, NamedTuple, NoReturn, Self, final
 
+from cluster.operators.characteristics import Characteristics
 from cluster.operators.columns import Scalar, Schema
 from cluster.operators.errors import UnboundedPlanError
+from cluster.operators.expected_rows import NOT_KNOWN, Expected, Measured
 from cluster.operators.greatest_values import Greatest
 from cluster.operators.operation import Operation
 from cluster.operators.window_shapes import END_OF_TIME_US
@@ -190,6 +192,28 @@ class Node:
     def full_after_us(self) -> int:
         """How long after its streams begin a plan lacks nothing; what has no bound in time is not waited for."""
 
+    @abstractmethod
+    def expected(self, below: tuple[Characteristics, ...], measured: Measured) -> Expected:
+        """Return what is expected of it in its steady state: averages, for comparing plans.
+
+        Parameters
+        ----------
+        below
+            The rows of its inputs, left to right.
+        measured
+            What is known of streams, conditions and relations.
+        """
+
+    @property
+    def below_filters(self) -> Node:
+        """The topmost node, from this one on, that is neither a filter nor a projection."""
+        return self
+
+    @property
+    def stream_as_it_comes(self) -> str | None:
+        """The stream of which it passes on tuples as they are, each by itself; None if it computes them."""
+        return None
+
     @property
     def never_null(self) -> frozenset[str]:
         """Columns that are known never to be NULL: counts, also when other operators pass them on."""
@@ -317,6 +341,11 @@ class Relation(Leaf, frozen=True, tag="Relation"):
     def describe(self) -> str:
         """Return its name."""
         return f"relation {self.name}"
+
+    def expected(self, below: tuple[Characteristics, ...], measured: Measured) -> Expected:
+        """Return nothing: its versions are no rows that flow."""
+        del below, measured
+        return NOT_KNOWN
 
     def operation(self, lag_us: int | None = None) -> None:
         """Return nothing: it is more than one node."""

@@ -12,8 +12,10 @@ from typing import Annotated, ClassVar, Literal, NoReturn, final
 import msgspec
 from msgspec import Meta
 
+from cluster.operators.characteristics import Characteristics
 from cluster.operators.columns import AggregateCall, Column, Output, Scalar, Schema
 from cluster.operators.errors import UnboundedPlanError
+from cluster.operators.expected_rows import NOT_KNOWN, Expected, Measured
 from cluster.operators.families import CountsCopies, Instantaneous, Keyed, OneInput, WholeTuples
 from cluster.operators.operation import Prompt, own
 from cluster.operators.words import listed
@@ -214,6 +216,11 @@ class PatternMatch(Keyed, CountsCopies, WholeTuples, Instantaneous, OneInput, fr
     def describe(self) -> str:
         """Return the pattern."""
         return pattern_words(self.pattern, self.keys)
+
+    def expected(self, below: tuple[Characteristics, ...], measured: Measured) -> Expected:
+        """Return nothing: that is not known."""
+        del below, measured
+        return NOT_KNOWN
 
     def operation(self, lag_us: int | None = None) -> PatternMatchOperation:
         """Return what runs of it."""

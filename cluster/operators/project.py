@@ -39,6 +39,12 @@ class Project(RowByRow, frozen=True, tag="Project"):
         """Return it with the marks passed on."""
         return replace(self, input=inputs[0], outputs=(*self.outputs, *passed_on(marks)))
 
+    @property
+    @remembered
+    def below_filters(self) -> Node:
+        """That of the input."""
+        return self.input.below_filters
+
     def operation(self, lag_us: int | None = None) -> ProjectOperation:
         """Return what runs of it."""
         del lag_us

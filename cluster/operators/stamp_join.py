@@ -7,8 +7,10 @@ from typing import ClassVar, final
 
 from msgspec.structs import replace
 
+from cluster.operators.characteristics import Characteristics
 from cluster.operators.columns import Scalar, Schema
 from cluster.operators.errors import UnboundedPlanError
+from cluster.operators.expected_rows import Expected, Measured, combinations
 from cluster.operators.families import Instantaneous, TwoInputs
 from cluster.operators.node import Conditions, Need, Node
 from cluster.operators.operation import Prompt, own_pairs
@@ -67,6 +69,14 @@ class StampJoin(Instantaneous, TwoInputs, frozen=True, tag="StampJoin"):
         return with_either_mark(
             replace(self, left=left, right=right, keys=(*self.keys, SAME_GROUP)), self.schema, marks
         )
+
+    def expected(self, below: tuple[Characteristics, ...], measured: Measured) -> Expected:
+        """Return a row for each of the left; both are kept as long as partners may come, or the latest of each key."""
+        del measured
+        left, right = below
+        before_us = max(-self.low_us, 0) if self.low_us is not None else 0
+        of_right = combinations(self.keys) if self.latest else right.rate * (before_us + 1)
+        return Expected(left, left.rate * (max(self.high_us, 0) + 1) + of_right)
 
     def operation(self, lag_us: int | None = None) -> StampJoinOperation:
         """Return what runs of it."""

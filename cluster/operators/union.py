@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator
 from typing import ClassVar, Self, final
 
+from cluster.operators.characteristics import Characteristics, united
 from cluster.operators.columns import Schema
+from cluster.operators.expected_rows import Expected, Measured
 from cluster.operators.families import PassesCopies, SnapshotPair
 from cluster.operators.greatest_values import Greatest
 from cluster.operators.interval_shapes import shapes_together
@@ -34,6 +36,11 @@ class Union(PassesCopies, SnapshotPair, frozen=True, tag="Union"):
     def kept_apart(self, inputs: tuple[Node, ...], marks: Schema) -> Self:
         """Return it above inputs whose marks have the same places."""
         return self.with_inputs(marks_in_place(inputs, marks))
+
+    def expected(self, below: tuple[Characteristics, ...], measured: Measured) -> Expected:
+        """Return the rows of both."""
+        del measured
+        return Expected(united(below))
 
     def operation(self, lag_us: int | None = None) -> UnionOperation:
         """Return what runs of it."""

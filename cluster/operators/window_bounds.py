@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import ClassVar, final
 
+from cluster.operators.characteristics import Characteristics
 from cluster.operators.columns import Column, Schema
+from cluster.operators.expected_rows import Expected, Measured
 from cluster.operators.families import PassesCopies, PassesMarks, Snapshotwise
 from cluster.operators.node import Conditions, Need
 from cluster.operators.operation import Prompt
@@ -37,6 +39,11 @@ class WindowBounds(PassesMarks, PassesCopies, Snapshotwise, frozen=True, tag="Wi
     def describe(self) -> str:
         """Return one line about them."""
         return bounds_words(self.grid, self.start, self.end)
+
+    def expected(self, below: tuple[Characteristics, ...], measured: Measured) -> Expected:
+        """Return the rows of the input."""
+        del measured
+        return Expected(below[0])
 
     def operation(self, lag_us: int | None = None) -> WindowBoundsOperation:
         """Return what runs of it."""

@@ -7,8 +7,10 @@ from typing import ClassVar, Literal, NoReturn, final
 
 from msgspec.structs import replace
 
+from cluster.operators.characteristics import Characteristics
 from cluster.operators.columns import Column, Schema
 from cluster.operators.errors import UnboundedPlanError
+from cluster.operators.expected_rows import Expected, Measured
 from cluster.operators.families import CountsCopies, Instantaneous, TwoInputs
 from cluster.operators.node import Conditions, Need, Node
 from cluster.operators.operation import Prompt, own_pairs
@@ -72,6 +74,12 @@ class Zip(CountsCopies, Instantaneous, TwoInputs, frozen=True, tag="Zip"):
         return with_either_mark(
             replace(self, left=left, right=right, keys=(*self.keys, SAME_GROUP)), self.schema, marks
         )
+
+    def expected(self, below: tuple[Characteristics, ...], measured: Measured) -> Expected:
+        """Return a row for each of the left; both are kept as long as partners may come."""
+        del measured
+        left, right = below
+        return Expected(left, left.rate * (max(self.high_us, 0) + 1) + right.rate * (max(-self.low_us, 0) + 1))
 
     def operation(self, lag_us: int | None = None) -> ZipOperation:
         """Return what runs of it."""
