@@ -59,7 +59,7 @@ def estimate_text(
         What runs, beside it; None if it does not run.
     """
     found = estimates_of(plan, tuples_per_second, selectivities, prices=prices, partners=partners)
-    if all(each is UNKNOWN for each in found.values()):
+    if all(each == UNKNOWN for each in found.values()):
         return ""
     tree = tree_of(plan)
     headings: tuple[str, ...] = HEADINGS if measured is None else HEADINGS + MEASURED_HEADINGS

@@ -12,58 +12,28 @@ bounds (cluster/fjord/made_rows.py, cluster/fjord/state_size.py).
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
 
-from cluster.costs.characteristics import (
-    Characteristics,
-    aggregated,
-    coarsened,
-    counted,
-    distinct,
-    filtered,
-    grouped,
-    joined,
-    stepped,
-    united,
-    windowed,
-)
 from cluster.costs.extents import NO_KEYS, Keys, compared_lazily, gone_through, keys_of, moves, scattered
-from cluster.costs.kept_rows import kept_by_aggregate, kept_by_distinct, kept_by_groups, kept_by_join
 from cluster.costs.partners import NO_PARTNERS, Partners
 from cluster.costs.prices import SHIPPED, Prices
-from cluster.costs.selectivity import KEYS_ASSUMED, keys_joined, share_of_pairs, share_passing
+from cluster.costs.selectivity import keys_joined, share_of_pairs, share_passing
 from cluster.costs.work import BATCHES_PER_SECOND, SECOND_US, compared_per_second, work_us
 from cluster.expressions.nodes import Expression
 from cluster.operators import (
     Aggregate,
     AntiJoin,
-    CountWindow,
-    Difference,
-    Distinct,
-    Dstream,
     Extent,
-    Filter,
-    Granularity,
-    Intersection,
-    Istream,
     Join,
-    Lookup,
     Node,
-    PartitionedWindow,
-    Project,
-    Ranked,
     SemiJoin,
     Source,
-    StampJoin,
-    TimeWindow,
-    Union,
-    UntilNext,
-    WindowBounds,
-    Zip,
 )
-from cluster.operators import Sequence as InOrder
-from cluster.operators.walks import below_filters, from_below
+from cluster.operators.characteristics import Characteristics
+from cluster.operators.expected_rows import combinations
+from cluster.operators.walks import from_below
 from cluster.planning_budget import spend
 
 
@@ -158,35 +128,67 @@ def estimates_of(
         Estimates made with the same figures; these are added to it, and it is returned.
     """
     found = {} if known is None else known
+    by_lookup: dict[tuple[str, Hashable], float] = {
+        (stream, lookup): rows for (stream, lookup), rows in partners.items()
+    }
+    measured = _Measured(tuples_per_second, selectivities, pair_shares, by_lookup)
     for node in from_below(plan):
         spend()
         if node in found:
             continue
         flows = [found[each].flow for each in node.inputs]
-        below = [each for each in flows if each is not None]
+        below = tuple([each for each in flows if each is not None])
         if len(below) < len(flows):
             found[node] = UNKNOWN
             continue
-        if isinstance(node, Source):
-            found[node] = _source(node, tuples_per_second.get(node.stream), partners, prices)
-            continue
-        if isinstance(node, Filter):
-            share = share_passing(_stream_below(node.input), node.predicate.expression, selectivities)
-            estimate = Estimate(filtered(below[0], share))
-        elif isinstance(node, Join):
-            estimate = _joined(node, below[0], below[1], pair_shares)
+        flow, kept = node.expected(below, measured)
+        if flow is None or kept is None:
+            found[node] = Estimate(flow, kept)
+        elif isinstance(node, Source):
+            found[node] = Estimate(flow, kept, _work_of_source(node, measured, prices))
         else:
-            estimate = _estimate(node, below)
-        work = _work(node, below, estimate, prices, keys)
-        found[node] = estimate if work is None else replace(estimate, work_us=work)
+            found[node] = Estimate(flow, kept, _work(node, below, (flow, kept), prices, keys))
     return found
 
 
-def _work(node: Node, below: Sequence[Characteristics], estimate: Estimate, prices: Prices, keys: Keys) -> float | None:
-    """Return what an operator takes of a processor; None if that is not known."""
-    flow, kept = estimate.flow, estimate.kept
-    if flow is None or kept is None:
-        return None
+@dataclass(frozen=True, slots=True)
+class _Measured:
+    """What is known, for :meth:`Node.expected`."""
+
+    tuples_per_second: Mapping[str, float]
+    selectivities: Mapping[tuple[str, Expression], float]
+    pair_shares: Mapping[Expression, float]
+    by_lookup: Mapping[tuple[str, Hashable], float]
+
+    def tuples(self, stream: str) -> Characteristics | None:
+        per_second = self.tuples_per_second.get(stream)
+        return None if per_second is None else Characteristics(SECOND_US / per_second if per_second else math.inf, 1)
+
+    def partners(self, stream: str, lookup: Hashable) -> float:
+        return self.by_lookup.get((stream, lookup), 1.0)
+
+    def passing(self, stream: str | None, condition: Expression) -> float:
+        return share_passing(stream, condition, self.selectivities)
+
+    def pairs(self, condition: Expression | None, left: frozenset[str], right: frozenset[str]) -> float:
+        return share_of_pairs(condition, left, right, self.pair_shares)
+
+
+def _work_of_source(node: Source, measured: _Measured, prices: Prices) -> float:
+    flows = node.looked_up(measured)
+    looked_up = sum(work_us(prices.of_lookup, (before,), after, 0.0) for before, after in pairwise(flows))
+    return work_us(prices.of(node), flows[:1], flows[0], 0.0) + looked_up
+
+
+def _work(
+    node: Node,
+    below: Sequence[Characteristics],
+    expected: tuple[Characteristics, float],
+    prices: Prices,
+    keys: Keys,
+) -> float:
+    """Return what an operator takes of a processor, given its rows and how many it keeps."""
+    flow, kept = expected
     if isinstance(node, Extent):
         changing = gone_through(below[0], keys_of(node, keys).count, kept)
         own = coalescing_us(node, below[0], kept, prices, keys)
@@ -217,119 +219,11 @@ def _compared(node: Node, below: Sequence[Characteristics], kept: float) -> floa
     if isinstance(node, Join | SemiJoin | AntiJoin):
         return compared_per_second(below[0], below[1], keys_joined(*_condition(node)))
     if isinstance(node, Aggregate) and kept:
-        groups = _combinations(node.keys)
+        groups = combinations(node.keys)
         # Rows of a group that begin together are aggregated before: no more change than there are instants.
         changes = min(below[0].rate, groups / below[0].granule)
         return changes * SECOND_US * kept / groups
     return 0.0
-
-
-def _source(node: Source, per_second: float | None, partners: Partners, prices: Prices) -> Estimate:
-    """Return the tuples of a stream, looked up; those that are sampled more rarely, or are events, are not known."""
-    if per_second is None or node.detector is not None or node.sample_period_us is not None:
-        return UNKNOWN
-    flow = Characteristics(SECOND_US / per_second if per_second else math.inf, 1)
-    work = work_us(prices.of(node), (flow,), flow, 0.0)
-    for lookup in node.lookups:
-        found = filtered(flow, partners.get((node.stream, lookup), 1.0))
-        work += work_us(prices.of_lookup, (flow,), found, 0.0)
-        flow = found
-    return Estimate(flow, 0.0, work)
-
-
-def _estimate(node: Node, below: Sequence[Characteristics]) -> Estimate:
-    (flow, *_) = below or (None,)
-    if flow is None:
-        return UNKNOWN
-    match node:
-        case Project() | WindowBounds() | Lookup():
-            return Estimate(flow)  # one row of a relation is found for each
-        case TimeWindow():
-            # What lasts already, lasts longer by the window.
-            size_us = math.inf if node.size_us is None else node.size_us + flow.validity - 1
-            return Estimate(windowed(flow, size_us, node.slide_us))
-        case CountWindow() | PartitionedWindow():
-            rows = math.inf if node.rows is None else node.rows
-            keys = _combinations(node.keys) if isinstance(node, PartitionedWindow) else 1
-            return Estimate(counted(flow, rows, keys), rows * keys if math.isfinite(rows) else 0.0)
-        case UntilNext():
-            return _until_next(node, flow)
-        case Granularity():
-            return Estimate(coarsened(flow, node.granule_us))
-        case Aggregate():
-            return _aggregate(node, flow)
-        case Distinct():
-            return Estimate(distinct(flow, math.inf), kept_by_distinct(flow))
-        case Union():
-            return Estimate(united(below))
-        case Difference() | Intersection():
-            return Estimate(flow, sum(each.valid_rows for each in below))
-        case Istream() | Dstream():
-            return Estimate(replace(flow, validity=1, granule=1), flow.valid_rows)
-        case Extent() | Ranked():
-            most = math.inf if isinstance(node, Extent) or node.most is None else node.most * _combinations(node.keys)
-            return Estimate(flow, min(flow.valid_rows, most))
-        case InOrder():
-            rows = max((call.reach_rows for call in node.calls), default=0) * _combinations(node.keys)
-            reach_us = max((call.reach_us or call.until_us for call in node.calls), default=0)
-            return Estimate(flow, rows + reach_us * flow.rate)
-        case SemiJoin() | AntiJoin() | Zip() | StampJoin():
-            return _pairs(node, flow, below[1])
-        case _:
-            return UNKNOWN
-
-
-def _until_next(node: UntilNext, flow: Characteristics) -> Estimate:
-    """Return rows that are valid until the next of their key, at most for a time."""
-    longest_us = math.inf if node.longest_us is None else node.longest_us
-    held = counted(flow, 1, _combinations(node.keys))
-    held = replace(held, validity=min(held.validity, longest_us))
-    return Estimate(held if node.lasts else flow, held.valid_rows)
-
-
-def _combinations(keys: Sequence[object]) -> int:
-    """Return how many combinations of the values of some keys there are."""
-    return KEYS_ASSUMED if keys else 1
-
-
-def _stream_below(node: Node) -> str | None:
-    """Return the stream whose tuples come to a node as they are, each by itself."""
-    while isinstance(node, Filter | TimeWindow):
-        node = node.input
-    return node.stream if isinstance(node, Source) else None
-
-
-def _aggregate(node: Aggregate, flow: Characteristics) -> Estimate:
-    """Return an aggregate. Over a window that moves in steps it answers at each, over a count with each row."""
-    groups = _combinations(node.keys)
-    kept = kept_by_groups(flow, groups) if node.keys else kept_by_aggregate(flow)
-    window = below_filters(node.input)
-    if isinstance(window, TimeWindow) and window.slide_us > 1:
-        return Estimate(stepped(flow, groups), kept)
-    if isinstance(window, CountWindow | PartitionedWindow):
-        return Estimate(replace(flow, validity=min(flow.distance * groups, flow.validity)), kept)
-    return Estimate(grouped(flow, groups) if node.keys else aggregated(flow), kept)
-
-
-def _pairs(node: SemiJoin | AntiJoin | Zip | StampJoin, left: Characteristics, right: Characteristics) -> Estimate:
-    """Return the answers of a join. All left rows of a semijoin are counted, as nothing is known of partners."""
-    if isinstance(node, Zip | StampJoin):
-        reach_us = (max(node.high_us, 0), max(-node.low_us, 0) if node.low_us is not None else 0)
-        latest = isinstance(node, StampJoin) and node.latest
-        of_right = _combinations(node.keys) if latest else right.rate * (reach_us[1] + 1)
-        return Estimate(left, left.rate * (reach_us[0] + 1) + of_right)
-    return Estimate(left, sum(kept_by_join(left, right)))
-
-
-def _joined(
-    node: Join, left: Characteristics, right: Characteristics, pair_shares: Mapping[Expression, float]
-) -> Estimate:
-    kept = sum(kept_by_join(left, right))
-    if math.isinf(left.validity) or math.isinf(right.validity):
-        return Estimate(None, kept)
-    condition, *sides = _condition(node)
-    share = share_of_pairs(condition, sides[0], sides[1], pair_shares)
-    return Estimate(joined(left, right, share), kept)
 
 
 def _condition(node: Join | SemiJoin | AntiJoin) -> tuple[Expression | None, frozenset[str], frozenset[str]]:

@@ -10,10 +10,9 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from cluster.costs.characteristics import Characteristics
-from cluster.costs.selectivity import KEYS_ASSUMED
 from cluster.costs.work import BATCHES_PER_SECOND, SECOND_US
 from cluster.operators import Extent, Filter, Project, Source, TimeWindow
+from cluster.operators.characteristics import KEYS_ASSUMED, Characteristics
 from cluster.operators.scalar_expressions import plain_column
 
 FEWEST_KEYS = KEYS_ASSUMED // 10

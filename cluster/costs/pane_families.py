@@ -28,8 +28,8 @@ from numpy.typing import NDArray
 
 from cluster.costs.choice import LEAST_SHARE, LEAST_US, MOST_AT_A_TIME
 from cluster.costs.prices import Price
-from cluster.costs.selectivity import KEYS_ASSUMED
 from cluster.costs.work import BATCHES_PER_SECOND, SECOND_US
+from cluster.operators.characteristics import KEYS_ASSUMED
 
 MOST_TOGETHER = 100
 """Queries that move to another family at once, at most: each of them migrates."""

@@ -15,7 +15,6 @@ import msgspec
 from cluster.costs.selectivity import keys_joined
 from cluster.errors import PlanError
 from cluster.operators import Aggregate, Extent, Join, Lookup, Node, TimeWindow
-from cluster.operators.walks import below_filters
 
 Microseconds = Annotated[float, msgspec.Meta(ge=0, le=1e9)]
 
@@ -96,7 +95,7 @@ def form_of(node: Node) -> str:
     """
     match node:
         case Aggregate():
-            window = below_filters(node.input)
+            window = node.input.below_filters
             if isinstance(window, TimeWindow) and window.slide_us > 1:
                 return STEPPED_AGGREGATE
             return "Aggregate" if node.keys else TOTAL_AGGREGATE

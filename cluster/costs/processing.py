@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from cluster.costs.characteristics import Characteristics, aggregated, coarsened, filtered, grouped, joined, united
-from cluster.costs.kept_rows import kept_by_aggregate
+from cluster.operators.characteristics import Characteristics, aggregated, coarsened, filtered, grouped, joined, united
+from cluster.operators.kept_rows import kept_by_aggregate
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,13 +25,12 @@ from cluster.expressions.nodes import (
     Not,
 )
 from cluster.expressions.walks import columns_read, found_from_below
+from cluster.operators.characteristics import KEYS_ASSUMED
 
 EQUAL, ORDERED, BETWEEN, OTHER = 1 / 10, 1 / 3, 1 / 4, 1 / 2
 """The share of rows for which an equality, a comparison by order, BETWEEN, and any other condition holds."""
 MOST_AMONG = 1 / 2
 """The share of rows whose value is in a list, at most."""
-KEYS_ASSUMED = 1_000
-"""How many keys an aggregate has, and how many values a column by which rows are joined."""
 
 _OF_SIGN = {
     **dict.fromkeys(("=", "IS", "IS NOT DISTINCT FROM"), EQUAL),

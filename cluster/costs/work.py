@@ -10,9 +10,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from cluster.costs.characteristics import Characteristics
 from cluster.costs.prices import Price
 from cluster.costs.processing import compared_by_join
+from cluster.operators.characteristics import Characteristics
 
 SECOND_US = 1_000_000
 BATCHES_PER_SECOND = 1.0

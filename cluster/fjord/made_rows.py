@@ -25,9 +25,9 @@ from types import MappingProxyType
 from typing import TypeVar
 
 from cluster.costs.partners import NO_SIZES, Sizes, most_partners
-from cluster.costs.selectivity import KEYS_ASSUMED
 from cluster.fjord.operators.join_condition import equal_columns
 from cluster.language.quantities import written
+from cluster.operators.characteristics import KEYS_ASSUMED
 from cluster.operators.columns import QUERY_GROUP, VISIBLE_FROM, Schema
 from cluster.operators.kept_extent import KeptTuples
 from cluster.operators.source import MOST_READINGS

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from cluster.costs.characteristics import joined
 from cluster.costs.estimates import NOTHING_MEASURED, Estimate, estimates_of
 from cluster.expressions.nodes import Expression
 from cluster.fjord.operator_statistics import Rates
 from cluster.operators import Join, Node
+from cluster.operators.characteristics import joined
 from cluster.operators.walks import from_below
 
 SECOND_US = 1e6

@@ -15,7 +15,6 @@ from cluster.fjord.operators.lookup import LookupTable
 from cluster.fjord.operators.partial_aggregation import PartialAggregate
 from cluster.fjord.scalars import compile_scalar
 from cluster.operators import Aggregate, Filter, Lookup, Node, Project, Relation
-from cluster.operators.walks import below_filters
 from cluster.physical.rules.operations import operation_of
 
 Scans = Mapping[Relation, pl.LazyFrame]
@@ -62,7 +61,7 @@ def _made(node: Node, scans: Scans, done: dict[int, pl.DataFrame]) -> pl.DataFra
 
 def is_scan(node: Node) -> bool:
     """Return whether a plan makes each of its rows from one row of one relation."""
-    return isinstance(below_filters(node), Relation)
+    return isinstance(node.below_filters, Relation)
 
 
 def _scanned(node: Node, scans: Scans) -> pl.LazyFrame | None:

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from cluster.costs.selectivity import KEYS_ASSUMED
 from cluster.errors import PlanError
 from cluster.fjord.aggregates import keeps_values, partial_columns
 from cluster.fjord.made_rows import (
@@ -28,6 +27,7 @@ from cluster.fjord.made_rows import (
     rows_of_window,
 )
 from cluster.fjord.operators.kept_extent import BOOKKEEPING
+from cluster.operators.characteristics import KEYS_ASSUMED
 from cluster.operators.columns import QUERY_GROUP, VISIBLE_FROM, AggregateCall, Column, Schema
 from cluster.operators.mark_columns import RIGHT, SUPERSEDED_UNTIL
 from cluster.physical import operations as kinds

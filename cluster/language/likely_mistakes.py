@@ -12,7 +12,6 @@ from cluster.language.syntax import StreamItem, conjuncts, span_of
 from cluster.language.temporal_filters import constant_us
 from cluster.language.validity_syntax import Duration, Validity
 from cluster.operators import Aggregate, Extent, Filter, Node, Project, TimeWindow, UntilNext
-from cluster.operators.walks import below_filters
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -61,7 +60,7 @@ def warn_of_rows_before(select: exp.Select, node: Node, calls: Sequence[exp.Expr
         return
     if not any(isinstance(call, exp.Max | exp.Min) for call in calls):
         return
-    outer = below_filters(node)
+    outer = node.below_filters
     if not isinstance(outer, TimeWindow) or outer.size_us is None:
         return
     inner = outer.input
@@ -114,9 +113,9 @@ def _shortest_wanted(condition: exp.Expr, context: Context) -> tuple[Validity, i
 
 def _longest(node: Node) -> tuple[int, str] | None:
     """Return how long VALID of a stream's tuples is at most, in microseconds, and why; None if that is not known."""
-    node = below_filters(node)
+    node = node.below_filters
     if isinstance(node, Extent):
-        window = below_filters(node.input)
+        window = node.input.below_filters
         if isinstance(window, TimeWindow) and window.size_us is not None and window.input.is_instantaneous:
             reason = f"a row is of samples in its window, which are less than {written(window.size_us)} apart"
             return window.size_us - 1, f"{reason}; a longer window has longer rows"

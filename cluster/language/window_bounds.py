@@ -9,7 +9,6 @@ from msgspec import UNSET
 from cluster.language.session_bounds import check_bound, check_groups, session_below, session_bound, with_stamps
 from cluster.language.syntax import TimeFunction, WindowBound, slot_for
 from cluster.operators import Aggregate, Node, Ranked, TimeWindow, WindowBounds
-from cluster.operators.walks import below_filters
 from cluster.operators.window_shapes import Grid, Span
 
 if TYPE_CHECKING:
@@ -147,7 +146,7 @@ class Bounds:
         return WindowBounds(aggregate, self._grid, self._names["WINDOW_START"], self._names["WINDOW_END"])
 
     def _sliding(self, bound: WindowBound) -> Grid:
-        node = below_filters(self._node)
+        node = self._node.below_filters
         if not isinstance(node, TimeWindow):
             reason = f"{bound.this}() is of an aggregate over one stream with a window by time"
             raise self._context.error(bound, reason, SHAPE)
@@ -175,10 +174,10 @@ def grid_of_answers(node: Node) -> Grid | None:
 
     Of windows with a range of sizes each row has its own.
     """
-    node = below_filters(node)
+    node = node.below_filters
     while isinstance(node, Ranked | WindowBounds):
-        node = below_filters(node.input)
-    window = below_filters(node.input) if isinstance(node, Aggregate) else None
+        node = node.input.below_filters
+    window = node.input.below_filters if isinstance(node, Aggregate) else None
     if not isinstance(window, TimeWindow) or window.allowed is not UNSET:
         return None
     return _grid_of(window)

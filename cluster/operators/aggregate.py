@@ -8,16 +8,22 @@ from typing import ClassVar, final
 import msgspec
 
 from cluster.operators.aggregate_functions import AGGREGATE_FUNCTIONS
+from cluster.operators.characteristics import Characteristics, aggregated, grouped, lasting, stepped
 from cluster.operators.columns import AggregateCall, Column, Schema
+from cluster.operators.count_window import CountWindow, PartitionedWindow
+from cluster.operators.expected_rows import Expected, Measured, combinations
+from cluster.operators.families import Keyed, Snapshotwise
 from cluster.operators.greatest_values import Greatest
-from cluster.operators.node import Conditions, Need, Snapshotwise, lasts_us
+from cluster.operators.kept_rows import kept_by_aggregate, kept_by_groups
+from cluster.operators.node import Conditions, Need, lasts_us
 from cluster.operators.scalar_expressions import columns_of_all
+from cluster.operators.time_window import TimeWindow
 from cluster.operators.words import listed, readable
 from cluster.shared_nodes import remembered
 
 
 @final
-class Aggregate(Snapshotwise, frozen=True, tag="Aggregate"):
+class Aggregate(Keyed, Snapshotwise, frozen=True, tag="Aggregate"):
     """Aggregates per instant and combination of `keys`; nothing at an instant without tuples (section 0.7)."""
 
     written_as: ClassVar[str] = "an aggregate"
@@ -35,6 +41,18 @@ class Aggregate(Snapshotwise, frozen=True, tag="Aggregate"):
     def describe(self) -> str:
         """Return aggregates and keys."""
         return aggregate_words(self.calls, self.keys)
+
+    def expected(self, below: tuple[Characteristics, ...], measured: Measured) -> Expected:
+        """Return a row for each change of a group; with a window that moves, at each of its steps, or with each row."""
+        del measured
+        groups, (flow, *_) = combinations(self.keys), below
+        kept = kept_by_groups(flow, groups) if self.keys else kept_by_aggregate(flow)
+        window = self.input.below_filters
+        if isinstance(window, TimeWindow) and window.slide_us > 1:
+            return Expected(stepped(flow, groups), kept)
+        if isinstance(window, CountWindow | PartitionedWindow):
+            return Expected(lasting(flow, min(flow.distance * groups, flow.validity)), kept)
+        return Expected(grouped(flow, groups) if self.keys else aggregated(flow), kept)
 
     def operation(self, lag_us: int | None = None) -> None:
         """Return nothing: it is more than one node."""

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from typing import ClassVar, final
 
+from cluster.operators.characteristics import Characteristics, instants
 from cluster.operators.columns import Schema
+from cluster.operators.expected_rows import Expected, Measured
+from cluster.operators.families import CountsCopies, Instantaneous, PassesMarks, WholeTuples, Window
 from cluster.operators.greatest_values import Greatest
-from cluster.operators.node import CountsCopies, Instantaneous, WholeTuples, Window, lasts_us
+from cluster.operators.node import lasts_us
 from cluster.operators.operation import Prompt
 from cluster.shared_nodes import remembered
 
 
-class _Changes(CountsCopies, WholeTuples, Instantaneous, Window, frozen=True):
+class _Changes(PassesMarks, CountsCopies, WholeTuples, Instantaneous, Window, frozen=True):
     """Base of nodes whose rows are valid at an instant only."""
 
     def greatest_below(self, greatest: Greatest) -> tuple[Greatest, ...]:
@@ -32,6 +35,11 @@ class _Changes(CountsCopies, WholeTuples, Instantaneous, Window, frozen=True):
     def delay_us(self) -> int:
         """Return that of the input, and an instant."""
         return self.input.delay_us() + lasts_us(self)
+
+    def expected(self, below: tuple[Characteristics, ...], measured: Measured) -> Expected:
+        """Return each row for an instant."""
+        del measured
+        return Expected(instants(below[0]), below[0].valid_rows)
 
     @property
     @remembered

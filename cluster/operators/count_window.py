@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Annotated, NoReturn, final
 
 from msgspec import Meta
 
-from cluster.operators.columns import Schema
+from cluster.operators.characteristics import Characteristics, counted
+from cluster.operators.columns import QUERY_GROUP, Schema
 from cluster.operators.errors import UnboundedPlanError
+from cluster.operators.expected_rows import Expected, Measured, combinations
+from cluster.operators.families import CountsCopies, Keyed, Window
 from cluster.operators.greatest_values import Greatest
-from cluster.operators.node import Conditions, CountsCopies, Need, Window
+from cluster.operators.node import Conditions, Need, Node
 from cluster.operators.operation import Late, own
 from cluster.operators.words import listed, tuples_counted
 from cluster.shared_nodes import remembered
@@ -57,6 +61,19 @@ class CountWindow(_LastTuples, frozen=True, tag="CountWindow"):
         """Return one line about it."""
         return count_window_words(self.rows, self.slide_rows, ())
 
+    def kept_apart(self, inputs: tuple[Node, ...], marks: Schema) -> Node:
+        """Return a window for each query group; one over all tuples is for none."""
+        del marks
+        if self.rows is None:
+            return self.with_inputs(inputs)
+        return PartitionedWindow(inputs[0], (QUERY_GROUP.name,), self.rows, self.slide_rows)
+
+    def expected(self, below: tuple[Characteristics, ...], measured: Measured) -> Expected:
+        """Return the rows, valid until as many others have come."""
+        del measured
+        rows = math.inf if self.rows is None else self.rows
+        return Expected(counted(below[0], rows, 1), rows if math.isfinite(rows) else 0.0)
+
     def operation(self, lag_us: int | None = None) -> CountWindowOperation:
         """Return what runs of it."""
         return CountWindowOperation(self.schema, self.rows, self.slide_rows, (), lag_us)
@@ -68,7 +85,7 @@ class CountWindow(_LastTuples, frozen=True, tag="CountWindow"):
 
 
 @final
-class PartitionedWindow(_LastTuples, frozen=True, tag="PartitionedWindow"):
+class PartitionedWindow(Keyed, _LastTuples, frozen=True, tag="PartitionedWindow"):
     """A count window for each combination of `keys`."""
 
     keys: tuple[str, ...]
@@ -78,6 +95,12 @@ class PartitionedWindow(_LastTuples, frozen=True, tag="PartitionedWindow"):
     def describe(self) -> str:
         """Return one line about it."""
         return count_window_words(self.rows, self.slide_rows, self.keys)
+
+    def expected(self, below: tuple[Characteristics, ...], measured: Measured) -> Expected:
+        """Return the rows, valid until as many others of their key have come."""
+        del measured
+        keys = combinations(self.keys)
+        return Expected(counted(below[0], self.rows, keys), self.rows * keys)
 
     def operation(self, lag_us: int | None = None) -> CountWindowOperation:
         """Return what runs of it."""

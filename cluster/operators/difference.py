@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, final
+from typing import ClassVar, Self, final
 
+from cluster.operators.characteristics import Characteristics
 from cluster.operators.columns import Schema
+from cluster.operators.expected_rows import Expected, Measured
+from cluster.operators.families import CountsCopies, LeftRows, WhileBoth, WholeTuples
 from cluster.operators.greatest_values import Greatest
-from cluster.operators.node import CountsCopies, LeftRows, WhileBoth, WholeTuples
+from cluster.operators.node import Node
 from cluster.operators.operation import Late
+from cluster.operators.query_groups import marks_in_place
 from cluster.shared_nodes import remembered
 
 
 class _ByCounts(WholeTuples, LeftRows, frozen=True):
     """Base of nodes that compare how many copies of a tuple both inputs have."""
+
+    def kept_apart(self, inputs: tuple[Node, ...], marks: Schema) -> Self:
+        """Return it above inputs whose marks have the same places."""
+        return self.with_inputs(marks_in_place(inputs, marks))
+
+    def expected(self, below: tuple[Characteristics, ...], measured: Measured) -> Expected:
+        """Return all rows of the left, as nothing is known of equal ones on the right."""
+        del measured
+        return Expected(below[0], sum(each.valid_rows for each in below))
 
     def greatest_below(self, greatest: Greatest) -> tuple[Greatest, ...]:
         """Return the same for both, by the places of columns."""

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from typing import ClassVar, final
 
+from cluster.operators.characteristics import Characteristics, distinct
 from cluster.operators.columns import Schema
+from cluster.operators.expected_rows import Expected, Measured
+from cluster.operators.families import PassesMarks, Snapshotwise, WholeTuples
 from cluster.operators.greatest_values import Greatest
-from cluster.operators.node import Snapshotwise, WholeTuples
+from cluster.operators.kept_rows import kept_by_distinct
 from cluster.operators.operation import Prompt
 from cluster.shared_nodes import remembered
 
 
 @final
-class Distinct(WholeTuples, Snapshotwise, frozen=True, tag="Distinct"):
+class Distinct(PassesMarks, WholeTuples, Snapshotwise, frozen=True, tag="Distinct"):
     """Each tuple once per instant."""
 
     written_as: ClassVar[str] = "DISTINCT"
@@ -20,6 +24,11 @@ class Distinct(WholeTuples, Snapshotwise, frozen=True, tag="Distinct"):
     def describe(self) -> str:
         """Return its name."""
         return "distinct"
+
+    def expected(self, below: tuple[Characteristics, ...], measured: Measured) -> Expected:
+        """Return the rows, of each tuple one."""
+        del measured
+        return Expected(distinct(below[0], math.inf), kept_by_distinct(below[0]))
 
     def operation(self, lag_us: int | None = None) -> DistinctOperation:
         """Return what runs of it."""

@@ -9,8 +9,11 @@ from typing import ClassVar, Literal, final
 import msgspec
 
 from cluster.expressions.walks import columns_read
+from cluster.operators.characteristics import Characteristics
 from cluster.operators.columns import STAMP, Column, Scalar, Schema
-from cluster.operators.node import Conditions, CountsCopies, Need, Snapshotwise, lasts_us
+from cluster.operators.expected_rows import Expected, Measured
+from cluster.operators.families import CountsCopies, Keyed, Snapshotwise
+from cluster.operators.node import Conditions, Need, lasts_us
 from cluster.operators.operation import Late, own
 from cluster.operators.words import listed, readable
 from cluster.shared_nodes import remembered
@@ -76,7 +79,7 @@ class Coalescing(msgspec.Struct, frozen=True):
 
 
 @final
-class Extent(CountsCopies, Snapshotwise, frozen=True, tag="Extent"):
+class Extent(Keyed, CountsCopies, Snapshotwise, frozen=True, tag="Extent"):
     """Runs of the samples of `keys` that are valid at an instant, in the order of their stamps (sql.md, Coalescing).
 
     A run goes on while each sample is linked with the one before. It is a row with the keys, the coalesced columns of
@@ -99,6 +102,11 @@ class Extent(CountsCopies, Snapshotwise, frozen=True, tag="Extent"):
     def describe(self) -> str:
         """Return one line about them."""
         return extent_words(self.coalescing, self.keys)
+
+    def expected(self, below: tuple[Characteristics, ...], measured: Measured) -> Expected:
+        """Return the rows, as if none were merged."""
+        del measured
+        return Expected(below[0], below[0].valid_rows)
 
     def operation(self, lag_us: int | None = None) -> ExtentOperation:
         """Return what runs of it."""

@@ -6,9 +6,12 @@ from collections.abc import Iterator
 from typing import ClassVar, final
 
 from cluster.expressions.outcomes import never_true
+from cluster.operators.characteristics import Characteristics, filtered
 from cluster.operators.columns import Scalar
+from cluster.operators.expected_rows import Expected, Measured
+from cluster.operators.families import PassesMarks, RowByRow
 from cluster.operators.greatest_values import Greatest, both, greatest_of
-from cluster.operators.node import Conditions, Need, RowByRow
+from cluster.operators.node import Conditions, Need, Node
 from cluster.operators.operation import Prompt
 from cluster.operators.scalar_expressions import columns_of, conjuncts_of
 from cluster.operators.words import readable
@@ -16,7 +19,7 @@ from cluster.shared_nodes import remembered
 
 
 @final
-class Filter(RowByRow, frozen=True, tag="Filter"):
+class Filter(PassesMarks, RowByRow, frozen=True, tag="Filter"):
     """Tuples for which the predicate is true (not false, not NULL).
 
     In a template, `choice` is the place of the condition in each subscriber's list (cluster/physical/rules); None in a
@@ -29,6 +32,23 @@ class Filter(RowByRow, frozen=True, tag="Filter"):
     def describe(self) -> str:
         """Return the condition."""
         return f"filter {'by own condition' if self.choice is not None else readable(self.predicate)}"
+
+    def expected(self, below: tuple[Characteristics, ...], measured: Measured) -> Expected:
+        """Return the share of rows that meet the condition."""
+        share = measured.passing(self.input.stream_as_it_comes, self.predicate.expression)
+        return Expected(filtered(below[0], share))
+
+    @property
+    @remembered
+    def stream_as_it_comes(self) -> str | None:
+        """That of the input."""
+        return self.input.stream_as_it_comes
+
+    @property
+    @remembered
+    def below_filters(self) -> Node:
+        """That of the input."""
+        return self.input.below_filters
 
     def operation(self, lag_us: int | None = None) -> FilterOperation | PerQueryFilterOperation:
         """Return what runs of it."""

@@ -8,8 +8,11 @@ from typing import Annotated, ClassVar, final
 import msgspec
 from msgspec import UNSET, Meta
 
+from cluster.operators.characteristics import Characteristics, coarsened
+from cluster.operators.expected_rows import Expected, Measured
+from cluster.operators.families import PassesCopies, PassesMarks, Window
 from cluster.operators.greatest_values import Greatest
-from cluster.operators.node import Conditions, Need, PassesCopies, Window, bounded
+from cluster.operators.node import Conditions, Need, bounded
 from cluster.operators.operation import Prompt
 from cluster.operators.window_shapes import Allowed
 from cluster.shared_nodes import remembered
@@ -17,7 +20,7 @@ from protocols.text.durations import format_duration
 
 
 @final
-class Granularity(PassesCopies, Window, frozen=True, tag="Granularity"):
+class Granularity(PassesMarks, PassesCopies, Window, frozen=True, tag="Granularity"):
     """Snapshots at whole multiples of `granule_us` only."""
 
     written_as: ClassVar[str] = "GRANULARITY"
@@ -28,6 +31,11 @@ class Granularity(PassesCopies, Window, frozen=True, tag="Granularity"):
         """Return one line about it, with how coarse its author allows it to be."""
         most = "" if self.allowed is UNSET else f", at most {format_duration(self.allowed.worst_us)}"
         return f"granularity of {format_duration(self.granule_us)}{most}"
+
+    def expected(self, below: tuple[Characteristics, ...], measured: Measured) -> Expected:
+        """Return the rows, which begin and end at multiples."""
+        del measured
+        return Expected(coarsened(below[0], self.granule_us))
 
     def operation(self, lag_us: int | None = None) -> GranularityOperation:
         """Return what runs of it."""

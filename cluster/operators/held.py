@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import ClassVar, NoReturn, final
+from typing import ClassVar, NoReturn, Self, final
 
+from msgspec.structs import replace
+
+from cluster.operators.characteristics import Characteristics
 from cluster.operators.columns import Schema
 from cluster.operators.errors import UnboundedPlanError
+from cluster.operators.expected_rows import NOT_KNOWN, Expected, Measured
+from cluster.operators.families import OneInput
 from cluster.operators.lookup import TableLookup
-from cluster.operators.node import Conditions, Need, Node, OneInput
+from cluster.operators.node import Conditions, Need, Node
 from cluster.operators.operation import Late
 from cluster.operators.words import listed
 from cluster.shared_nodes import remembered
@@ -64,6 +69,15 @@ class Held(OneInput, frozen=True, tag="Held"):
     def describe(self) -> str:
         """Return one line, without the table."""
         return held_words(self.table, filled=self.waits_us > 0)
+
+    def kept_apart(self, inputs: tuple[Node, ...], marks: Schema) -> Self:
+        """Return it with the marks as columns."""
+        return replace(self, input=inputs[0], marks=marks)
+
+    def expected(self, below: tuple[Characteristics, ...], measured: Measured) -> Expected:
+        """Return nothing: that is not known."""
+        del below, measured
+        return NOT_KNOWN
 
     def operation(self, lag_us: int | None = None) -> None:
         """Return nothing: it is more than one node."""

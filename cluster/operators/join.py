@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Iterator
 from typing import ClassVar, final
 
+from msgspec.structs import replace
+
+from cluster.operators.characteristics import Characteristics, joined
 from cluster.operators.columns import Scalar, Schema
+from cluster.operators.expected_rows import Expected, Measured
+from cluster.operators.families import SnapshotPair, WhileBoth
 from cluster.operators.greatest_values import Greatest, both, greatest_of
 from cluster.operators.interval_shapes import shapes_together
-from cluster.operators.node import Conditions, Need, SnapshotPair, WhileBoth
+from cluster.operators.kept_rows import kept_by_join
+from cluster.operators.node import Conditions, Need, Node
 from cluster.operators.operation import Prompt, own_condition
+from cluster.operators.query_groups import sides_apart, visible_pairs
 from cluster.operators.scalar_expressions import columns_of
 from cluster.operators.words import readable
 from cluster.shared_nodes import remembered
@@ -31,6 +39,20 @@ class Join(WhileBoth, SnapshotPair, frozen=True, tag="Join"):
     def describe(self) -> str:
         """Return the predicate."""
         return f"join {readable(self.predicate)}" if self.predicate else "product"
+
+    def kept_apart(self, inputs: tuple[Node, ...], marks: Schema) -> Node:
+        """Return pairs of one query group, visible to queries to which both tuples are."""
+        left, right, predicate = sides_apart(inputs, self.right.schema, self.predicate, marks)
+        return visible_pairs(replace(self, left=left, right=right, predicate=predicate), self.schema, marks)
+
+    def expected(self, below: tuple[Characteristics, ...], measured: Measured) -> Expected:
+        """Return the pairs that meet the condition, as long as neither side's rows are valid for ever."""
+        left, right = below
+        kept = sum(kept_by_join(left, right))
+        if math.isinf(left.validity) or math.isinf(right.validity):
+            return Expected(None, kept)
+        condition = None if self.predicate is None else self.predicate.expression
+        return Expected(joined(left, right, measured.pairs(condition, self.left.names, self.right.names)), kept)
 
     def operation(self, lag_us: int | None = None) -> JoinOperation:
         """Return what runs of it."""

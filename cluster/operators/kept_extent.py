@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, NoReturn, final
+from typing import Annotated, ClassVar, NoReturn, Self, final
 
 import msgspec
 from msgspec import Meta
+from msgspec.structs import replace
 
-from cluster.operators.columns import Column, Schema
+from cluster.operators.characteristics import Characteristics
+from cluster.operators.columns import QUERY_GROUP, Column, Schema
 from cluster.operators.count_window import count_window_words
 from cluster.operators.errors import UnboundedPlanError
-from cluster.operators.node import CountsCopies, OneInput, WholeTuples
+from cluster.operators.expected_rows import NOT_KNOWN, Expected, Measured
+from cluster.operators.families import CountsCopies, OneInput, WholeTuples
+from cluster.operators.node import Node
 from cluster.operators.operation import Operation
 from cluster.operators.time_window import window_words
 from cluster.operators.words import listed, tuples_counted
@@ -89,6 +93,16 @@ class KeptExtent(CountsCopies, WholeTuples, OneInput, frozen=True, tag="KeptExte
     def describe(self) -> str:
         """Return one line about it."""
         return kept_words(self.kept)
+
+    def kept_apart(self, inputs: tuple[Node, ...], marks: Schema) -> Self:
+        """Return it with so much kept of each query group."""
+        del marks
+        return replace(self, input=inputs[0], kept=replace(self.kept, apart=(QUERY_GROUP.name,)))
+
+    def expected(self, below: tuple[Characteristics, ...], measured: Measured) -> Expected:
+        """Return nothing: that is not known."""
+        del below, measured
+        return NOT_KNOWN
 
     def operation(self, lag_us: int | None = None) -> KeptExtentOperation:
         """Return what runs of it."""

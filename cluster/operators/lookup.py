@@ -8,8 +8,9 @@ from typing import ClassVar, Literal, final
 import msgspec
 
 from cluster.operators.columns import Scalar, Schema
+from cluster.operators.families import PassesMarks, RowByRow
 from cluster.operators.greatest_values import Greatest, both, greatest_of
-from cluster.operators.node import Conditions, Need, Node, RowByRow, lasts_us
+from cluster.operators.node import Conditions, Need, Node, lasts_us
 from cluster.operators.operation import Prompt
 from cluster.operators.scalar_expressions import columns_of
 from cluster.operators.words import listed, readable
@@ -43,7 +44,7 @@ class TableLookup(msgspec.Struct, frozen=True):
 
 
 @final
-class Lookup(RowByRow, frozen=True, tag="Lookup"):
+class Lookup(PassesMarks, RowByRow, frozen=True, tag="Lookup"):
     """Tuples with the rows of a table of relations that are active when they begin to be valid.
 
     A change of a relation affects only tuples that begin after it (papers/star_joins.md section 1.3); a pair is valid

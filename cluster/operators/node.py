@@ -13,10 +13,10 @@ from abc import abstractmethod
 from collections.abc import Callable, Hashable, Iterator
 from typing import ClassVar, NamedTuple, NoReturn, Self, final
 
-from msgspec.structs import replace
-
+from cluster.operators.characteristics import Characteristics
 from cluster.operators.columns import Scalar, Schema
 from cluster.operators.errors import UnboundedPlanError
+from cluster.operators.expected_rows import NOT_KNOWN, Expected, Measured
 from cluster.operators.greatest_values import Greatest
 from cluster.operators.operation import Operation
 from cluster.operators.window_shapes import END_OF_TIME_US
@@ -78,6 +78,20 @@ class Node:
         ----------
         lag_us
             How far a window by count, a rank or an extent may lag behind its input; None for any distance.
+        """
+
+    @abstractmethod
+    def kept_apart(self, inputs: tuple[Node, ...], marks: Schema) -> Node:
+        """Return the node, above inputs whose rows have marks, so that rows of several queries do not meet.
+
+        Its rows have the marks, too: they stay columns, or become keys (:mod:`cluster.physical.rules.marks`).
+
+        Parameters
+        ----------
+        inputs
+            In place of its own, left to right.
+        marks
+            QUERY_GROUP; and VISIBLE_FROM, if queries share tuples.
         """
 
     @property
@@ -178,6 +192,28 @@ class Node:
     def full_after_us(self) -> int:
         """How long after its streams begin a plan lacks nothing; what has no bound in time is not waited for."""
 
+    @abstractmethod
+    def expected(self, below: tuple[Characteristics, ...], measured: Measured) -> Expected:
+        """Return what is expected of it in its steady state: averages, for comparing plans.
+
+        Parameters
+        ----------
+        below
+            The rows of its inputs, left to right.
+        measured
+            What is known of streams, conditions and relations.
+        """
+
+    @property
+    def below_filters(self) -> Node:
+        """The topmost node, from this one on, that is neither a filter nor a projection."""
+        return self
+
+    @property
+    def stream_as_it_comes(self) -> str | None:
+        """The stream of which it passes on tuples as they are, each by itself; None if it computes them."""
+        return None
+
     @property
     def never_null(self) -> frozenset[str]:
         """Columns that are known never to be NULL: counts, also when other operators pass them on."""
@@ -245,116 +281,6 @@ Need = tuple[Node, frozenset[str], Conditions]
 """A part of a plan, the needed ones of its columns, and conditions that all needed tuples meet."""
 
 
-class ColumnsOfFirst(Node):
-    """A family: rows have the columns of the first input, with its values."""
-
-    __slots__ = ()
-
-    @property
-    @remembered
-    def schema(self) -> Schema:
-        """Those of the first input."""
-        return self.inputs[0].schema
-
-    @property
-    @remembered
-    def never_null(self) -> frozenset[str]:
-        """Those of the first input."""
-        return self.inputs[0].never_null
-
-
-class RowsOfFirst(ColumnsOfFirst):
-    """A family: each row is one of the first input, or made of some, and valid no longer."""
-
-    __slots__ = ()
-
-    @property
-    @remembered
-    def is_instantaneous(self) -> bool:
-        """Whether those of the first input are."""
-        return self.inputs[0].is_instantaneous
-
-    @property
-    @remembered
-    def rows_last_us(self) -> int | None:
-        """As long as those of the first input."""
-        return self.inputs[0].longest_validity_us
-
-
-class Instantaneous(Node):
-    """A family: every row is valid at one instant only."""
-
-    __slots__ = ()
-
-    @property
-    def is_instantaneous(self) -> bool:
-        """Yes."""
-        return True
-
-    @property
-    def rows_last_us(self) -> int:
-        """An instant."""
-        return 1
-
-
-class PassesCopies(Node):
-    """A family: each copy of a tuple makes a copy of its row."""
-
-    __slots__ = ()
-
-    def multiplicity_sensitive(self, *, above: bool) -> tuple[bool, ...]:
-        """Return whether the multiplicity of its rows matters."""
-        return tuple(above for _ in self.inputs)
-
-
-class CountsCopies(Node):
-    """A family: the answer depends on how many copies of a tuple there are."""
-
-    __slots__ = ()
-
-    def multiplicity_sensitive(self, *, above: bool) -> tuple[bool, ...]:
-        """Return True for each input."""
-        del above
-        return tuple(True for _ in self.inputs)
-
-
-class WholeTuples(Node):
-    """A family: tuples are compared, or ordered, as a whole."""
-
-    __slots__ = ()
-
-    def needed_below(self, wanted: frozenset[str], conditions: Conditions) -> Iterator[Need]:
-        """Yield all columns of each input."""
-        del wanted, conditions
-        for each in self.inputs:
-            yield each, each.names, ()
-
-
-class WhileBoth(PassesCopies):
-    """A family: a row is valid while rows of all inputs are."""
-
-    __slots__ = ()
-
-    @property
-    @remembered
-    def is_instantaneous(self) -> bool:
-        """Whether the rows of an input are."""
-        return any(each.is_instantaneous for each in self.inputs)
-
-    @property
-    @remembered
-    def rows_last_us(self) -> int | None:
-        """As long as those of all inputs, at most."""
-        bounds = [bound for each in self.inputs if (bound := each.longest_validity_us) is not None]
-        return min(bounds, default=None)
-
-    @property
-    @remembered
-    def is_empty(self) -> bool:
-        """Whether an input is."""
-        return any(each.is_empty for each in self.inputs)
-
-
 class Leaf(SharedNode, Node, frozen=True):
     """Base of nodes without inputs."""
 
@@ -416,9 +342,19 @@ class Relation(Leaf, frozen=True, tag="Relation"):
         """Return its name."""
         return f"relation {self.name}"
 
+    def expected(self, below: tuple[Characteristics, ...], measured: Measured) -> Expected:
+        """Return nothing: its versions are no rows that flow."""
+        del below, measured
+        return NOT_KNOWN
+
     def operation(self, lag_us: int | None = None) -> None:
         """Return nothing: it is more than one node."""
         del lag_us
+
+    def kept_apart(self, inputs: tuple[Node, ...], marks: Schema) -> Self:
+        """Return the node itself: it is the same for all queries."""
+        del inputs, marks
+        return self
 
     @property
     def is_instantaneous(self) -> bool:
@@ -440,123 +376,6 @@ class Relation(Leaf, frozen=True, tag="Relation"):
     def full_after_us(self) -> int:
         """At once."""
         return 0
-
-
-class OneInput(SharedNode, Node, frozen=True):
-    """Base of nodes with one input."""
-
-    input: Node
-
-    @property
-    def inputs(self) -> tuple[Node, ...]:
-        """The input."""
-        return (self.input,)
-
-    def with_inputs(self, inputs: tuple[Node, ...]) -> Self:
-        """Return the node above another input."""
-        (below,) = inputs
-        return replace(self, input=below)
-
-    @property
-    @remembered
-    def is_empty(self) -> bool:
-        """Whether the input is: nothing comes of nothing."""
-        return self.input.is_empty
-
-
-class Snapshotwise(RowsOfFirst, OneInput, frozen=True):
-    """Base of nodes whose answer at an instant is made of the input's snapshot at that instant, and nothing else."""
-
-    @remembered
-    def reach_us(self) -> int:
-        """Return the reach of the input."""
-        return self.input.reach_us()
-
-    @remembered
-    def published_us(self) -> int:
-        """Return that of the input."""
-        return self.input.published_us()
-
-    @property
-    @remembered
-    def full_after_us(self) -> int:
-        """As the input."""
-        return self.input.full_after_us
-
-
-class RowByRow(PassesCopies, Snapshotwise, frozen=True):
-    """Base of nodes that answer at most one row for each of the input, whatever others there are."""
-
-    @remembered
-    def delay_us(self) -> int:
-        """Return the delay of the input."""
-        return self.input.delay_us()
-
-    @property
-    @remembered
-    def step_us(self) -> int | None:
-        """That of the input."""
-        return self.input.step_us
-
-    def interval_shape(self, windows: tuple[Hashable, ...] = ()) -> Hashable | None:
-        """Return that of the input."""
-        return self.input.interval_shape(windows)
-
-
-class Window(ColumnsOfFirst, OneInput, frozen=True):
-    """Base of nodes that change only for how long the input's tuples are valid."""
-
-    written_as: ClassVar[str] = "a window"
-
-
-class TwoInputs(SharedNode, Node, frozen=True):
-    """Base of nodes with two inputs."""
-
-    left: Node
-    right: Node
-
-    @property
-    def inputs(self) -> tuple[Node, ...]:
-        """Left and right."""
-        return (self.left, self.right)
-
-    def with_inputs(self, inputs: tuple[Node, ...]) -> Self:
-        """Return the node above other inputs."""
-        left, right = inputs
-        return replace(self, left=left, right=right)
-
-
-class SnapshotPair(TwoInputs, frozen=True):
-    """Base of nodes whose answer at an instant is made of both inputs' snapshots at that instant, and nothing else."""
-
-    @remembered
-    def reach_us(self) -> int:
-        """Return the reach of both."""
-        return max(self.left.reach_us(), self.right.reach_us())
-
-    @remembered
-    def published_us(self) -> int:
-        """Return that of both."""
-        return max(self.left.published_us(), self.right.published_us())
-
-    @property
-    @remembered
-    def full_after_us(self) -> int:
-        """As both."""
-        return max(self.left.full_after_us, self.right.full_after_us)
-
-    def delay_of_inputs_us(self) -> int:
-        """Return the longer delay."""
-        return max(self.left.delay_us(), self.right.delay_us())
-
-
-class LeftRows(RowsOfFirst, SnapshotPair, frozen=True):
-    """Base of nodes that answer rows of the left, which the right lets pass or not."""
-
-    @remembered
-    def delay_us(self) -> int:
-        """Return the delay of both, and how long a row lasts: it is not answered before its end is known."""
-        return self.delay_of_inputs_us() + lasts_us(self)
 
 
 def lasts_us(node: Node) -> int:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import final
+from typing import Self, final
+
+from msgspec.structs import replace
 
 from cluster.operators.aggregate import Aggregate
 from cluster.operators.columns import Column, Output, Schema
+from cluster.operators.families import RowByRow
 from cluster.operators.filter import Filter
 from cluster.operators.greatest_values import Greatest, least
-from cluster.operators.node import Conditions, Need, RowByRow
+from cluster.operators.node import Conditions, Need, Node
 from cluster.operators.operation import ADDED, Prompt
-from cluster.operators.scalar_expressions import by_name, columns_of_all, plain_column, substituted
+from cluster.operators.scalar_expressions import by_name, columns_of_all, passed_on, plain_column, substituted
 from cluster.operators.words import listed, readable
 from cluster.shared_nodes import remembered
 
@@ -31,6 +34,16 @@ class Project(RowByRow, frozen=True, tag="Project"):
     def describe(self) -> str:
         """Return the outputs."""
         return f"project {listed(tuple(output_words(output) for output in self.outputs))}"
+
+    def kept_apart(self, inputs: tuple[Node, ...], marks: Schema) -> Self:
+        """Return it with the marks passed on."""
+        return replace(self, input=inputs[0], outputs=(*self.outputs, *passed_on(marks)))
+
+    @property
+    @remembered
+    def below_filters(self) -> Node:
+        """That of the input."""
+        return self.input.below_filters
 
     def operation(self, lag_us: int | None = None) -> ProjectOperation:
         """Return what runs of it."""

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Annotated, ClassVar, final
 
 from msgspec import Meta
 
+from cluster.operators.characteristics import Characteristics
 from cluster.operators.columns import Column, Ordering, RankFunction, Schema
+from cluster.operators.expected_rows import Expected, Measured, combinations
+from cluster.operators.families import CountsCopies, Keyed, Snapshotwise
 from cluster.operators.greatest_values import Greatest
-from cluster.operators.node import Conditions, CountsCopies, Need, Snapshotwise, lasts_us
+from cluster.operators.node import Conditions, Need, lasts_us
 from cluster.operators.operation import Late, own_keys
 from cluster.operators.words import listed
 from cluster.shared_nodes import remembered
@@ -17,7 +21,7 @@ from protocols.wire.streams import FieldType
 
 
 @final
-class Ranked(CountsCopies, Snapshotwise, frozen=True, tag="Ranked"):
+class Ranked(Keyed, CountsCopies, Snapshotwise, frozen=True, tag="Ranked"):
     """Tuples whose place in the order of their `keys` is above `above` and at most `most` (None: any), per instant.
 
     With `name`, a column of that name is their place, counted by `function`.
@@ -41,6 +45,12 @@ class Ranked(CountsCopies, Snapshotwise, frozen=True, tag="Ranked"):
     def describe(self) -> str:
         """Return one line about them."""
         return ranked_words(self.function, self.keys, self.order, (self.above, self.most), self.name)
+
+    def expected(self, below: tuple[Characteristics, ...], measured: Measured) -> Expected:
+        """Return all rows, of which so many of each key are kept."""
+        del measured
+        most = math.inf if self.most is None else self.most * combinations(self.keys)
+        return Expected(below[0], min(below[0].valid_rows, most))
 
     def operation(self, lag_us: int | None = None) -> RankedOperation:
         """Return what runs of it."""

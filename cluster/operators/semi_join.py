@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import ClassVar, final
+from typing import ClassVar, Self, final
 
+from msgspec.structs import replace
+
+from cluster.operators.characteristics import Characteristics
 from cluster.operators.columns import Scalar, Schema
+from cluster.operators.expected_rows import Expected, Measured
+from cluster.operators.families import LeftRows
 from cluster.operators.greatest_values import Greatest, both, greatest_of
-from cluster.operators.node import Conditions, LeftRows, Need
+from cluster.operators.kept_rows import kept_by_join
+from cluster.operators.node import Conditions, Need, Node
 from cluster.operators.operation import Late, own_condition
+from cluster.operators.query_groups import sides_apart
 from cluster.operators.scalar_expressions import columns_of
 from cluster.operators.words import readable
 from cluster.shared_nodes import remembered
@@ -30,6 +37,16 @@ class _ByPartners(LeftRows, frozen=True):
         needed = wanted | (columns_of(self.predicate) if self.predicate else frozenset())
         for side in self.inputs:
             yield side, needed & side.names, ()
+
+    def kept_apart(self, inputs: tuple[Node, ...], marks: Schema) -> Self:
+        """Return tuples by their partners in the same query group."""
+        left, right, predicate = sides_apart(inputs, self.right.schema, self.predicate, marks)
+        return replace(self, left=left, right=right, predicate=predicate)
+
+    def expected(self, below: tuple[Characteristics, ...], measured: Measured) -> Expected:
+        """Return all rows of the left, as nothing is known of partners."""
+        del measured
+        return Expected(below[0], sum(kept_by_join(below[0], below[1])))
 
     @property
     def single_row(self) -> bool:

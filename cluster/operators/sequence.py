@@ -8,9 +8,11 @@ from typing import Annotated, ClassVar, Literal, final
 import msgspec
 from msgspec import Meta
 
+from cluster.operators.characteristics import Characteristics
 from cluster.operators.columns import Column, Schema
 from cluster.operators.errors import UnboundedPlanError
-from cluster.operators.node import CountsCopies, Instantaneous, OneInput, WholeTuples
+from cluster.operators.expected_rows import Expected, Measured, combinations
+from cluster.operators.families import CountsCopies, Instantaneous, Keyed, OneInput, WholeTuples
 from cluster.operators.operation import Prompt, own
 from cluster.operators.words import listed, signed, tuples_counted
 from cluster.shared_nodes import remembered
@@ -92,7 +94,7 @@ class SequenceCall(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 @final
-class Sequence(CountsCopies, WholeTuples, Instantaneous, OneInput, frozen=True, tag="Sequence"):
+class Sequence(Keyed, CountsCopies, WholeTuples, Instantaneous, OneInput, frozen=True, tag="Sequence"):
     """Tuples, valid at their own instant only, each with what functions compute over those of its `keys` in order.
 
     The order is that of stamps; of equal stamps it is that of the columns of `ties`, with NULLs last.
@@ -117,6 +119,13 @@ class Sequence(CountsCopies, WholeTuples, Instantaneous, OneInput, frozen=True, 
     def describe(self) -> str:
         """Return the functions."""
         return sequence_words(self.calls, self.keys)
+
+    def expected(self, below: tuple[Characteristics, ...], measured: Measured) -> Expected:
+        """Return the rows; so many are kept as the calls reach."""
+        del measured
+        rows = max((call.reach_rows for call in self.calls), default=0) * combinations(self.keys)
+        reach_us = max((call.reach_us or call.until_us for call in self.calls), default=0)
+        return Expected(below[0], rows + reach_us * below[0].rate)
 
     def operation(self, lag_us: int | None = None) -> SequenceOperation:
         """Return what runs of it."""

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import ClassVar, NoReturn, final
 
+from cluster.operators.characteristics import Characteristics
 from cluster.operators.columns import Schema
 from cluster.operators.errors import UnboundedPlanError
-from cluster.operators.node import Conditions, CountsCopies, Need, Window
+from cluster.operators.expected_rows import NOT_KNOWN, Expected, Measured
+from cluster.operators.families import CountsCopies, Keyed, Window
+from cluster.operators.node import Conditions, Need
 from cluster.operators.operation import Operation, own
 from cluster.operators.window_shapes import Session
 from cluster.operators.words import listed
@@ -16,7 +19,7 @@ from protocols.text.durations import format_duration
 
 
 @final
-class SessionWindow(CountsCopies, Window, frozen=True, tag="SessionWindow"):
+class SessionWindow(Keyed, CountsCopies, Window, frozen=True, tag="SessionWindow"):
     """Sessions of each combination of `keys`; of the whole stream without any."""
 
     written_as: ClassVar[str] = "a window of sessions"
@@ -26,6 +29,11 @@ class SessionWindow(CountsCopies, Window, frozen=True, tag="SessionWindow"):
     def describe(self) -> str:
         """Return one line about it."""
         return session_words(self.session, self.keys)
+
+    def expected(self, below: tuple[Characteristics, ...], measured: Measured) -> Expected:
+        """Return nothing: that is not known."""
+        del below, measured
+        return NOT_KNOWN
 
     def operation(self, lag_us: int | None = None) -> SessionWindowOperation:
         """Return what runs of it."""

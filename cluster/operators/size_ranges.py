@@ -18,7 +18,7 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from cluster.operators import Aggregate, Granularity, Node, TimeWindow, WindowBounds
-from cluster.operators.walks import below_filters, from_below, rebuilt
+from cluster.operators.walks import from_below, rebuilt
 from cluster.operators.window_shapes import Allowed, Span
 from cluster.shared_nodes import remembered
 from protocols.text.durations import format_duration
@@ -173,7 +173,7 @@ def with_sizes(node: Node, sizes: Sizes = BEST) -> Node:
 
 def _size_shown(node: WindowBounds, sizes: Sizes) -> int | None:
     """Return the size of the window whose bounds a node shows, if it has a range."""
-    below = below_filters(node.input)
-    window = below_filters(below.input) if isinstance(below, Aggregate) else below
+    below = node.input.below_filters
+    window = below.input.below_filters if isinstance(below, Aggregate) else below
     found = range_of(window)
     return None if found is None else sizes.get(found, found.best_us)

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from typing import Annotated, final
+from typing import Annotated, Self, final
 
 import msgspec
 from msgspec import Meta
+from msgspec.structs import replace
 
+from cluster.operators.characteristics import Characteristics, filtered
 from cluster.operators.columns import Schema
+from cluster.operators.expected_rows import NOT_KNOWN, Expected, Measured
+from cluster.operators.families import Instantaneous
 from cluster.operators.lookup import TableLookup, lookup_words
-from cluster.operators.node import Instantaneous, Leaf, Node
+from cluster.operators.node import Leaf, Node
 from protocols.text.durations import format_duration
 
 MOST_READINGS = 1_000
@@ -132,6 +136,32 @@ class Source(Instantaneous, Leaf, frozen=True, tag="Source"):
             what = f"events of {self.stream} where {field} rises to {above:g} and falls to {below:g}"
         lookups = "".join(f"; {lookup_words(each)}" for each in self.lookups)
         return f"{what}{past}{sample}{slowest}{errors}{lifetime}{lookups}"
+
+    def kept_apart(self, inputs: tuple[Node, ...], marks: Schema) -> Self:
+        """Return it with the marks as columns."""
+        del inputs
+        return replace(self, columns=(*self.columns, *marks))
+
+    def expected(self, below: tuple[Characteristics, ...], measured: Measured) -> Expected:
+        """Return its tuples, looked up; those that are sampled more rarely, or are events, are not known."""
+        del below
+        looked_up = self.looked_up(measured)
+        return Expected(looked_up[-1], 0.0) if looked_up else NOT_KNOWN
+
+    def looked_up(self, measured: Measured) -> list[Characteristics]:
+        """Return the tuples before lookups and after each one; nothing if they are not known."""
+        flow = measured.tuples(self.stream)
+        if flow is None or self.detector is not None or self.sample_period_us is not None:
+            return []
+        found = [flow]
+        for lookup in self.lookups:
+            found.append(filtered(found[-1], measured.partners(self.stream, lookup)))
+        return found
+
+    @property
+    def stream_as_it_comes(self) -> str:
+        """Its own."""
+        return self.stream
 
     def operation(self, lag_us: int | None = None) -> None:
         """Return nothing: it is more than one node."""

@@ -5,10 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import ClassVar, final
 
+from msgspec.structs import replace
+
+from cluster.operators.characteristics import Characteristics
 from cluster.operators.columns import Scalar, Schema
 from cluster.operators.errors import UnboundedPlanError
-from cluster.operators.node import Conditions, Instantaneous, Need, TwoInputs
+from cluster.operators.expected_rows import Expected, Measured, combinations
+from cluster.operators.families import Instantaneous, TwoInputs
+from cluster.operators.node import Conditions, Need, Node
 from cluster.operators.operation import Prompt, own_pairs
+from cluster.operators.query_groups import SAME_GROUP, marks_renamed, with_either_mark
 from cluster.operators.scalar_expressions import columns_of
 from cluster.operators.words import pairs_listed, readable, signed
 from cluster.operators.zip import ZipKind
@@ -55,6 +61,22 @@ class StampJoin(Instantaneous, TwoInputs, frozen=True, tag="StampJoin"):
         """Return one line about it."""
         bounds_us = (self.low_us, self.high_us)
         return stamp_join_words(self.kind, bounds_us, self.keys, self.predicate, latest=self.latest)
+
+    def kept_apart(self, inputs: tuple[Node, ...], marks: Schema) -> Node:
+        """Return pairs of one query group; a tuple without a partner has the marks of its own side."""
+        left, right = inputs
+        right = marks_renamed(right, self.right.schema, marks)
+        return with_either_mark(
+            replace(self, left=left, right=right, keys=(*self.keys, SAME_GROUP)), self.schema, marks
+        )
+
+    def expected(self, below: tuple[Characteristics, ...], measured: Measured) -> Expected:
+        """Return a row for each of the left; both are kept as long as partners may come, or the latest of each key."""
+        del measured
+        left, right = below
+        before_us = max(-self.low_us, 0) if self.low_us is not None else 0
+        of_right = combinations(self.keys) if self.latest else right.rate * (before_us + 1)
+        return Expected(left, left.rate * (max(self.high_us, 0) + 1) + of_right)
 
     def operation(self, lag_us: int | None = None) -> StampJoinOperation:
         """Return what runs of it."""

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Iterator
 from typing import Annotated, final
 
 import msgspec
 from msgspec import UNSET, Meta
 
+from cluster.operators.characteristics import Characteristics, windowed
 from cluster.operators.errors import UnboundedPlanError
+from cluster.operators.expected_rows import Expected, Measured
+from cluster.operators.families import PassesCopies, PassesMarks, Window
 from cluster.operators.greatest_values import Greatest
-from cluster.operators.node import Conditions, Need, PassesCopies, Window, bounded
+from cluster.operators.node import Conditions, Need, bounded
 from cluster.operators.operation import Prompt
 from cluster.operators.window_shapes import Allowed, Grid, Span
 from cluster.shared_nodes import remembered
@@ -18,7 +22,7 @@ from protocols.text.durations import format_duration
 
 
 @final
-class TimeWindow(PassesCopies, Window, frozen=True, tag="TimeWindow"):
+class TimeWindow(PassesMarks, PassesCopies, Window, frozen=True, tag="TimeWindow"):
     """Time window of `size_us` (None: unbounded) that moves every `slide_us` (1: continuously).
 
     With slide a and size w a tuple stamped t is valid on [k0 - 1, k1 - 1), where k0 is the first multiple of a that is
@@ -42,6 +46,18 @@ class TimeWindow(PassesCopies, Window, frozen=True, tag="TimeWindow"):
         family = "" if self.family_us is UNSET else f", with panes of the family of {format_duration(self.family_us)}"
         least = "" if self.allowed is UNSET else f", at least {format_duration(self.allowed.worst_us)}"
         return window_words(self.size_us, self.slide_us) + least + family
+
+    def expected(self, below: tuple[Characteristics, ...], measured: Measured) -> Expected:
+        """Return the rows, valid longer by the window: what lasts already, too."""
+        del measured
+        size_us = math.inf if self.size_us is None else self.size_us + below[0].validity - 1
+        return Expected(windowed(below[0], size_us, self.slide_us))
+
+    @property
+    @remembered
+    def stream_as_it_comes(self) -> str | None:
+        """That of the input."""
+        return self.input.stream_as_it_comes
 
     def operation(self, lag_us: int | None = None) -> TimeWindowOperation | GridWindowOperation:
         """Return what runs of it."""

@@ -14,13 +14,12 @@ from cluster.operators import (
     TimeWindow,
     Union,
 )
-from cluster.operators.walks import below_filters
 from cluster.shared_nodes import remembered
 
 
 def named_operator(node: Node) -> str:
     """Return, in words, the topmost operator of a plan that its query names, apart from filters and projections."""
-    top = below_filters(node)
+    top = node.below_filters
     return "UNION or an outer join" if isinstance(top, Union) else top.written_as
 
 
@@ -60,5 +59,5 @@ def unbounded_operator(node: Node) -> str | None:
 
 
 def _over_unbounded_stream(node: Node) -> bool:
-    window = below_filters(node)
+    window = node.below_filters
     return isinstance(window, TimeWindow | CountWindow) and stays_for_ever(window)

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator
-from typing import ClassVar, final
+from typing import ClassVar, Self, final
 
+from cluster.operators.characteristics import Characteristics, united
 from cluster.operators.columns import Schema
+from cluster.operators.expected_rows import Expected, Measured
+from cluster.operators.families import PassesCopies, SnapshotPair
 from cluster.operators.greatest_values import Greatest
 from cluster.operators.interval_shapes import shapes_together
-from cluster.operators.node import Conditions, Need, PassesCopies, SnapshotPair
+from cluster.operators.node import Conditions, Need, Node
 from cluster.operators.operation import Prompt
+from cluster.operators.query_groups import marks_in_place
 from cluster.shared_nodes import remembered
 
 
@@ -28,6 +32,15 @@ class Union(PassesCopies, SnapshotPair, frozen=True, tag="Union"):
     def describe(self) -> str:
         """Return its name."""
         return "union"
+
+    def kept_apart(self, inputs: tuple[Node, ...], marks: Schema) -> Self:
+        """Return it above inputs whose marks have the same places."""
+        return self.with_inputs(marks_in_place(inputs, marks))
+
+    def expected(self, below: tuple[Characteristics, ...], measured: Measured) -> Expected:
+        """Return the rows of both."""
+        del measured
+        return Expected(united(below))
 
     def operation(self, lag_us: int | None = None) -> UnionOperation:
         """Return what runs of it."""

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Annotated, ClassVar, final
 
 from msgspec import Meta
 
+from cluster.operators.characteristics import Characteristics, counted, lasting
 from cluster.operators.columns import Column, Schema
 from cluster.operators.errors import UnboundedPlanError
-from cluster.operators.node import Conditions, CountsCopies, Need, Window
+from cluster.operators.expected_rows import Expected, Measured, combinations
+from cluster.operators.families import CountsCopies, Keyed, Window
+from cluster.operators.node import Conditions, Need
 from cluster.operators.operation import Operation, own
 from cluster.operators.words import listed
 from cluster.shared_nodes import remembered
@@ -18,7 +22,7 @@ from protocols.wire.streams import FieldType
 
 
 @final
-class UntilNext(CountsCopies, Window, frozen=True, tag="UntilNext"):
+class UntilNext(Keyed, CountsCopies, Window, frozen=True, tag="UntilNext"):
     """Each tuple from its stamp until the next later stamp of its `keys`, or for `longest_us` if that is shorter.
 
     Tuples are those of a stream, valid at their own instant only. Which tuples come next is decided over all of them.
@@ -51,6 +55,14 @@ class UntilNext(CountsCopies, Window, frozen=True, tag="UntilNext"):
     def describe(self) -> str:
         """Return one line about it."""
         return until_next_words(self.keys, self.longest_us, whole=self.bounds is not None, lasts=self.lasts)
+
+    def expected(self, below: tuple[Characteristics, ...], measured: Measured) -> Expected:
+        """Return the rows, valid until the next of their key, at most for a time."""
+        del measured
+        longest_us = math.inf if self.longest_us is None else self.longest_us
+        held = counted(below[0], 1, combinations(self.keys))
+        held = lasting(held, min(held.validity, longest_us))
+        return Expected(held if self.lasts else below[0], held.valid_rows)
 
     def operation(self, lag_us: int | None = None) -> UntilNextOperation:
         """Return what runs of it."""

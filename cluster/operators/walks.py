@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 
-from cluster.operators import Filter, Held, Lookup, Node, Project
+from cluster.operators import Held, Lookup, Node
 from cluster.shared_nodes import remembered
 
 
@@ -48,13 +48,6 @@ def from_below(node: Node) -> Iterator[Node]:
 def streams_of_all(nodes: Iterable[Node]) -> frozenset[str]:
     """Return the names of the streams that any of some plans reads."""
     return frozenset[str]().union(*(each.streams for each in nodes))
-
-
-def below_filters(node: Node) -> Node:
-    """Return the topmost node of a plan that is neither a filter nor a projection."""
-    while isinstance(node, Filter | Project):
-        node = node.input
-    return node
 
 
 def parts_shared(node: Node) -> frozenset[int]:

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import ClassVar, final
 
+from cluster.operators.characteristics import Characteristics
 from cluster.operators.columns import Column, Schema
-from cluster.operators.node import Conditions, Need, PassesCopies, Snapshotwise
+from cluster.operators.expected_rows import Expected, Measured
+from cluster.operators.families import PassesCopies, PassesMarks, Snapshotwise
+from cluster.operators.node import Conditions, Need
 from cluster.operators.operation import Prompt
 from cluster.operators.time_window import grid_words
 from cluster.operators.window_shapes import Grid
@@ -16,7 +19,7 @@ from protocols.wire.streams import FieldType
 
 
 @final
-class WindowBounds(PassesCopies, Snapshotwise, frozen=True, tag="WindowBounds"):
+class WindowBounds(PassesMarks, PassesCopies, Snapshotwise, frozen=True, tag="WindowBounds"):
     """Tuples with begin and end of the window that there is at each instant, as columns `start` and `end`.
 
     At an instant t that is the window of the last boundary of `grid`, which has a size, that is at most t + 1.
@@ -36,6 +39,11 @@ class WindowBounds(PassesCopies, Snapshotwise, frozen=True, tag="WindowBounds"):
     def describe(self) -> str:
         """Return one line about them."""
         return bounds_words(self.grid, self.start, self.end)
+
+    def expected(self, below: tuple[Characteristics, ...], measured: Measured) -> Expected:
+        """Return the rows of the input."""
+        del measured
+        return Expected(below[0])
 
     def operation(self, lag_us: int | None = None) -> WindowBoundsOperation:
         """Return what runs of it."""

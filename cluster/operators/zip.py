@@ -5,10 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import ClassVar, Literal, NoReturn, final
 
+from msgspec.structs import replace
+
+from cluster.operators.characteristics import Characteristics
 from cluster.operators.columns import Column, Schema
 from cluster.operators.errors import UnboundedPlanError
-from cluster.operators.node import Conditions, CountsCopies, Instantaneous, Need, TwoInputs
+from cluster.operators.expected_rows import Expected, Measured
+from cluster.operators.families import CountsCopies, Instantaneous, TwoInputs
+from cluster.operators.node import Conditions, Need, Node
 from cluster.operators.operation import Prompt, own_pairs
+from cluster.operators.query_groups import SAME_GROUP, marks_renamed, with_either_mark
 from cluster.operators.words import pairs_listed, signed
 from cluster.shared_nodes import remembered
 from protocols.wire.streams import FieldType
@@ -60,6 +66,20 @@ class Zip(CountsCopies, Instantaneous, TwoInputs, frozen=True, tag="Zip"):
     def describe(self) -> str:
         """Return one line about it."""
         return zip_words(self.kind, self.low_us, self.high_us, self.keys)
+
+    def kept_apart(self, inputs: tuple[Node, ...], marks: Schema) -> Node:
+        """Return pairs of one query group; a tuple without a partner has the marks of its own side."""
+        left, right = inputs
+        right = marks_renamed(right, self.right.schema, marks)
+        return with_either_mark(
+            replace(self, left=left, right=right, keys=(*self.keys, SAME_GROUP)), self.schema, marks
+        )
+
+    def expected(self, below: tuple[Characteristics, ...], measured: Measured) -> Expected:
+        """Return a row for each of the left; both are kept as long as partners may come."""
+        del measured
+        left, right = below
+        return Expected(left, left.rate * (max(self.high_us, 0) + 1) + right.rate * (max(-self.low_us, 0) + 1))
 
     def operation(self, lag_us: int | None = None) -> ZipOperation:
         """Return what runs of it."""

@@ -98,6 +98,8 @@ def avoid_product(node: Node) -> Node | None:
     first, second = node.left.left, node.left.right
     if reads_relations_only(second) != reads_relations_only(node.right):
         return None  # a relation joins the streams that all its conditions read, not those that some of them read
+    if reads_relations_only(second) and _joins_streams(first):
+        return None  # the first of the streams meets B; those that the conditions of C read would then
     inner_names = second.names | node.right.names
     parts = conjuncts_of(node.predicate)
     inner = [each for each in parts if columns_of(each) <= inner_names and columns_of(each) & second.names]
@@ -107,6 +109,15 @@ def avoid_product(node: Node) -> Node | None:
     if not outer:
         return None  # the product with A stays, and is smaller below
     return Join(first, Join(second, node.right, conjunction_of(inner)), conjunction_of(outer))
+
+
+def _joins_streams(node: Node) -> bool:
+    """Return whether rows of a plan are pairs of a join of streams, whatever is looked up for them."""
+    while isinstance(node, Filter | Project | SemiJoin | AntiJoin | Lookup) or (
+        isinstance(node, Join) and reads_relations_only(node.right)
+    ):
+        node = node.inputs[0]
+    return isinstance(node, Join)
 
 
 def drop_distinct_in_existence(node: Node) -> Node | None:

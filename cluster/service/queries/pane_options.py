@@ -6,10 +6,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from cluster.costs.pane_families import Family, Move, Pane, PaneUser, keys_seen, moves, placed
-from cluster.costs.selectivity import KEYS_ASSUMED, share_passing
+from cluster.costs.selectivity import share_passing
 from cluster.costs.work import BATCHES_PER_SECOND, SECOND_US
 from cluster.fjord.operator_statistics import Rates
 from cluster.operators import Node
+from cluster.operators.characteristics import KEYS_ASSUMED
 from cluster.operators.columns import Scalar
 from cluster.physical.lowering import sharing_of_query
 from cluster.physical.nodes import Fragment, PhysicalPlan

@@ -7,12 +7,12 @@ import random
 
 import pytest
 
-from cluster.costs.characteristics import Characteristics
 from cluster.costs.estimate_text import Measured, estimate_text, totals_words
 from cluster.costs.estimates import Estimate, estimates_of, totals_of
 from cluster.language.catalog import Catalog
 from cluster.language.translation import translate
 from cluster.operators import Aggregate, Filter, Join, Node, TimeWindow
+from cluster.operators.characteristics import Characteristics
 from cluster.operators.walks import nodes_of
 from cluster.plan.rewrite import rewrite
 from cluster.testing.query_run import QueryRun

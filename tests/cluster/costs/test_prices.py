@@ -6,11 +6,11 @@ import math
 
 import pytest
 
-from cluster.costs.characteristics import Characteristics
 from cluster.costs.prices import SHIPPED, Price, Prices, prices_text, read_prices
 from cluster.costs.work import compared_per_second, work_us
 from cluster.errors import PlanError
 from cluster.operators import Distinct, Dstream, Source
+from cluster.operators.characteristics import Characteristics
 
 STREAM = Source("readings", ())
 SECOND_US = 1_000_000

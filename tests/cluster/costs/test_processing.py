@@ -6,7 +6,6 @@ import dataclasses
 
 import pytest
 
-from cluster.costs.characteristics import Characteristics
 from cluster.costs.processing import (
     UnitPrices,
     cost_of_aggregate,
@@ -22,6 +21,7 @@ from cluster.costs.processing import (
     cost_of_time_window,
     cost_of_union,
 )
+from cluster.operators.characteristics import Characteristics
 
 ONE = UnitPrices(**{field.name: 1.0 for field in dataclasses.fields(UnitPrices)})
 A, B = Characteristics(4, 600), Characteristics(6, 300)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from cluster.costs.selectivity import KEYS_ASSUMED, share_of_pairs
+from cluster.costs.selectivity import share_of_pairs
 from cluster.fjord.measured_pair_shares import measured_pair_shares
 from cluster.fjord.operator_statistics import Rates
 from cluster.operators import Join, Node, TimeWindow
+from cluster.operators.characteristics import KEYS_ASSUMED
 from tests.cluster.plan.plans import condition, prefixed
 
 RATES = {"a": 10.0, "b": 20.0, "c": 5.0}

@@ -55,6 +55,7 @@ from tests.cluster.plan.plans import ALSO_A, A, B, C, call, condition, grouped, 
 
 EQ = condition('"x" = "u"')
 R = Relation("r", "r@1", B.columns)
+S = Relation("s", "s@1", (Column("k", FieldType.INTEGER),))
 REALS = Source("reals", (Column("r", FieldType.REAL),))
 NARROW_A, NARROW_B = pick(A, x='"x"'), pick(B, u='"u"')
 SESSION = Session(5, 60)
@@ -194,6 +195,11 @@ APPLIES = [
         j.avoid_product,
         Join(Join(A, B, None), C, condition('"u" = "p" AND "x" = "q"')),
         Join(A, Join(B, C, condition('"u" = "p"')), condition('"x" = "q"')),
+    ),
+    (
+        j.avoid_product,
+        Join(Join(A, R, None), S, condition('"u" = "k" AND "x" = "k"')),
+        Join(A, Join(R, S, condition('"u" = "k"')), condition('"x" = "k"')),
     ),
     (e.drop_empty_side, Union(A, where(ALSO_A, f'"x" = 1 AND {NEVER}')), A),
     (e.drop_empty_side, Union(where(A, NEVER), B), pick(B, x='"u"', y='"v"')),
@@ -338,6 +344,7 @@ APPLIES = [
 HOLDS_BACK = [
     (j.filter_below_lookup, where(Lookup(A, R, EQ, "left"), U)),
     (j.avoid_product, Join(Join(A, C, None), R, condition('"q" = "u" AND "x" = "v"'))),
+    (j.avoid_product, Join(Join(Join(window(A, 9), C, None), R, None), S, condition('"u" = "k" AND "k" = "q"'))),
     (j.split_antijoin, AntiJoin(A, R, condition('"x" = "u" OR "u" IS NULL'))),
     (s.filter_below_time_window, where(CountWindow(A, 3), X)),
     (s.filter_below_partitioned_window, where(PartitionedWindow(A, ("x",), 3), Y)),

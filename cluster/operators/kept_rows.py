@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from cluster.costs.characteristics import Characteristics, instants_hit
+from cluster.operators.characteristics import Characteristics, instants_hit
 
 
 def kept_by_join(left: Characteristics, right: Characteristics) -> tuple[float, float]:

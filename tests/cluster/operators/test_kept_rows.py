@@ -6,8 +6,8 @@ import math
 
 import pytest
 
-from cluster.costs.characteristics import Characteristics, coarsened, windowed
-from cluster.costs.kept_rows import (
+from cluster.operators.characteristics import Characteristics, coarsened, windowed
+from cluster.operators.kept_rows import (
     kept_by_aggregate,
     kept_by_distinct,
     kept_by_groups,

@@ -14,6 +14,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+KEYS_ASSUMED = 1_000
+"""How many keys an aggregate has, and how many values a column by which rows are joined."""
+
 
 @dataclass(frozen=True, slots=True)
 class Characteristics:
@@ -42,6 +45,16 @@ class Characteristics:
     def valid_rows(self) -> float:
         """Rows that are valid at an instant, on average."""
         return 0.0 if math.isinf(self.distance) else self.validity / self.distance
+
+
+def lasting(flow: Characteristics, validity: float) -> Characteristics:
+    """Return rows that are valid for so long instead."""
+    return replace(flow, validity=validity)
+
+
+def instants(flow: Characteristics) -> Characteristics:
+    """Return rows that are valid for an instant instead, whichever that is."""
+    return replace(flow, validity=1, granule=1)
 
 
 def filtered(flow: Characteristics, selectivity: float) -> Characteristics:

@@ -7,7 +7,7 @@ from functools import partial
 
 import pytest
 
-from cluster.costs.characteristics import (
+from cluster.operators.characteristics import (
     Characteristics,
     aggregated,
     coarsened,
