@@ -6,7 +6,6 @@ count: COMPLETENESS() reports those. It is composed of other aggregates and cons
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
@@ -14,36 +13,17 @@ from sqlglot import exp
 from cluster.expressions.walks import columns_read
 from cluster.language.functions import AGGREGATES, RANKED
 from cluster.language.typing_rules import scalar_of
-from cluster.operators import (
-    AntiJoin,
-    CountWindow,
-    Filter,
-    Granularity,
-    Join,
-    Node,
-    PartitionedWindow,
-    Project,
-    SemiJoin,
-    SessionWindow,
-    Source,
-    TimeWindow,
-    Union,
-    UntilNext,
-)
+from cluster.operators import Node
 from cluster.operators.columns import Scalar
+from cluster.operators.node import all_exact, error_of
 from cluster.operators.scalar_expressions import plain_column
-from cluster.operators.walks import nodes_of
-from cluster.shared_nodes import remembered
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from cluster.language.expressions import Checker
     from cluster.language.syntax import ErrorBound
 
 AS_FAR_AS_ITS_VALUES = tuple(kind for kind, row in AGGREGATES.items() if row.errs_as_its_values)
 """Aggregates whose error is at most the largest error of a value."""
-_WINDOWS = (TimeWindow, CountWindow, PartitionedWindow, SessionWindow, UntilNext, Granularity)
 
 
 def error_bound(bound: ErrorBound, node: Node, keys: tuple[str, ...], checker: Checker) -> exp.Expr:
@@ -74,9 +54,9 @@ def error_bound(bound: ErrorBound, node: Node, keys: tuple[str, ...], checker: C
     name = AGGREGATES[type(call)].name.upper()
     if name == "COMPLETENESS":
         raise context.error(bound, "COMPLETENESS is counted, and never off", "leave ERROR_BOUND out")
-    if not _tolerant(node):
+    if not node.is_off:
         return _where_known(call, exp.Literal.number("0.0"))
-    if not _certain(node) or not _all_exact(keys, node):
+    if not node.rows_are_certain or not all_exact(node, keys):
         raise context.error(
             bound,
             "how far this may be off is not known: which samples count, or in which group, depends on values for "
@@ -123,72 +103,9 @@ def _error(call: exp.Expr, node: Node, checker: Checker) -> float | None:
     if _exact(scalar, node):
         return 0.0
     name = plain_column(scalar)
-    return None if name is None or (distinct and not isinstance(call, exp.Min | exp.Max)) else _tolerance_of(node, name)
-
-
-@remembered
-def _tolerant(node: Node) -> bool:
-    """Return whether an error is allowed anywhere below."""
-    return any(each.tolerances for each in nodes_of(node) if isinstance(each, Source))
-
-
-@remembered
-def _certain(node: Node) -> bool:
-    """Return whether the same tuples result whatever the values with an allowed error are."""
-    if not _tolerant(node):
-        return True
-    match node:
-        case Source():
-            return True
-        case Filter():
-            return _certain(node.input) and _exact(node.predicate, node.input)
-        case Join() | SemiJoin() | AntiJoin():
-            exact = node.predicate is None or _exact(node.predicate, node)
-            return exact and _certain(node.left) and _certain(node.right)
-        case PartitionedWindow() | SessionWindow() | UntilNext():
-            return _certain(node.input) and _all_exact(node.keys, node.input)
-        case Project():
-            return _certain(node.input)
-        case Union():
-            return _certain(node.left) and _certain(node.right)
-        case _ if isinstance(node, _WINDOWS):
-            return _certain(node.input)
-        case _:
-            return False
+    return None if name is None or (distinct and not isinstance(call, exp.Min | exp.Max)) else error_of(node, name)
 
 
 def _exact(scalar: Scalar, node: Node) -> bool:
     """Return whether an expression over the columns of a node reads none that may be off."""
-    return _all_exact(columns_read(scalar.expression), node)
-
-
-def _all_exact(columns: Iterable[str], node: Node) -> bool:
-    """Return whether none of some columns of a node may be off."""
-    return all(_tolerance_of(node, name) == 0 for name in columns)
-
-
-@lru_cache(maxsize=4096)
-def _tolerance_of(node: Node, column: str) -> float | None:
-    """Return the allowed error of a column; None if it is not known."""
-    if not _tolerant(node):
-        return 0.0
-    match node:
-        case Source():
-            return {each.field: each.error for each in node.tolerances}.get(column, 0.0)
-        case Project():
-            scalar = next(output.scalar for output in node.outputs if output.name == column)
-            name = plain_column(scalar)
-            if name is not None:
-                return _tolerance_of(node.input, name)
-            return 0.0 if _exact(scalar, node.input) else None
-        case Union():
-            place = [each.name for each in node.left.schema].index(column)
-            bounds = _tolerance_of(node.left, column), _tolerance_of(node.right, node.right.schema[place].name)
-            return None if None in bounds else max(each for each in bounds if each is not None)
-        case Join() | SemiJoin() | AntiJoin():
-            left = column in {each.name for each in node.left.schema}
-            return _tolerance_of(node.left if left else node.right, column)
-        case _ if isinstance(node, (Filter, *_WINDOWS)):
-            return _tolerance_of(node.input, column)
-        case _:
-            return None
+    return all_exact(node, columns_read(scalar.expression))

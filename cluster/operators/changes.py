@@ -6,11 +6,13 @@ from typing import ClassVar, final
 
 from cluster.operators.characteristics import Characteristics, instants
 from cluster.operators.columns import Schema
+from cluster.operators.count_window import CountWindow
 from cluster.operators.expected_rows import Expected, Measured
 from cluster.operators.families import CountsCopies, Instantaneous, PassesMarks, WholeTuples, Window
 from cluster.operators.greatest_values import Greatest
 from cluster.operators.node import lasts_us
 from cluster.operators.operation import Prompt
+from cluster.operators.time_window import TimeWindow
 from cluster.shared_nodes import remembered
 
 
@@ -62,6 +64,13 @@ class Istream(_Changes, frozen=True, tag="Istream"):
     def describe(self) -> str:
         """Return its name."""
         return "insertions"
+
+    @property
+    @remembered
+    def keeps_tuples(self) -> bool:
+        """No, if all that begins in a window without a bound is the stream itself (section 4.2, rule CQL)."""
+        window = self.input.below_filters
+        return not (isinstance(window, TimeWindow | CountWindow) and window.stays_for_ever)
 
     def operation(self, lag_us: int | None = None) -> ChangesOperation:
         """Return what runs of it."""

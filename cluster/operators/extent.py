@@ -108,6 +108,11 @@ class Extent(Keyed, CountsCopies, Snapshotwise, frozen=True, tag="Extent"):
         del measured
         return Expected(below[0], below[0].valid_rows)
 
+    @property
+    def is_cut_at_watermarks(self) -> bool:
+        """Yes."""
+        return True
+
     def operation(self, lag_us: int | None = None) -> ExtentOperation:
         """Return what runs of it."""
         return ExtentOperation(self.input.schema, self.keys, self.coalescing, lag_us)

@@ -205,6 +205,11 @@ class RowByRow(PassesCopies, Snapshotwise, frozen=True):
         del measured
         return Expected(below[0])
 
+    @property
+    def waits_for_progress(self) -> bool:
+        """No."""
+        return False
+
     @remembered
     def delay_us(self) -> int:
         """Return the delay of the input."""

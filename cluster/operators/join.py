@@ -15,7 +15,7 @@ from cluster.operators.families import SnapshotPair, WhileBoth
 from cluster.operators.greatest_values import Greatest, both, greatest_of
 from cluster.operators.interval_shapes import shapes_together
 from cluster.operators.kept_rows import kept_by_join
-from cluster.operators.node import Conditions, Need, Node
+from cluster.operators.node import Conditions, Need, Node, all_exact, error_of
 from cluster.operators.operation import Prompt, own_condition
 from cluster.operators.query_groups import sides_apart, visible_pairs
 from cluster.operators.scalar_expressions import columns_of
@@ -53,6 +53,18 @@ class Join(WhileBoth, SnapshotPair, frozen=True, tag="Join"):
             return Expected(None, kept)
         condition = None if self.predicate is None else self.predicate.expression
         return Expected(joined(left, right, measured.pairs(condition, self.left.names, self.right.names)), kept)
+
+    @property
+    @remembered
+    def rows_are_certain(self) -> bool:
+        """Whether those of both are, and the condition reads nothing that may be off."""
+        read = frozenset[str]() if self.predicate is None else columns_of(self.predicate)
+        exact = all(all_exact(side, read & side.names) for side in self.inputs)
+        return not self.is_off or (exact and all(side.rows_are_certain for side in self.inputs))
+
+    def error_of(self, column: str) -> float | None:
+        """Return that of the side it is of."""
+        return error_of(self.left if column in self.left.names else self.right, column)
 
     def operation(self, lag_us: int | None = None) -> JoinOperation:
         """Return what runs of it."""

@@ -104,6 +104,11 @@ class KeptExtent(CountsCopies, WholeTuples, OneInput, frozen=True, tag="KeptExte
         del below, measured
         return NOT_KNOWN
 
+    @property
+    def is_cut_at_watermarks(self) -> bool:
+        """Yes."""
+        return True
+
     def operation(self, lag_us: int | None = None) -> KeptExtentOperation:
         """Return what runs of it."""
         return KeptExtentOperation(self.input.schema, self.kept, lag_us)

@@ -10,7 +10,8 @@ without it fails the type check; one that is merely known of some operators says
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from functools import lru_cache
 from typing import ClassVar, NamedTuple, NoReturn, Self, final
 
 from cluster.operators.characteristics import Characteristics
@@ -191,6 +192,42 @@ class Node:
     @abstractmethod
     def full_after_us(self) -> int:
         """How long after its streams begin a plan lacks nothing; what has no bound in time is not waited for."""
+
+    @property
+    def keeps_tuples(self) -> bool:
+        """Whether its operator would keep every tuple of an input whose tuples are valid for ever."""
+        return True
+
+    @property
+    def stays_for_ever(self) -> bool:
+        """Whether its rows may stay valid for ever, however many others come after them."""
+        return False
+
+    @property
+    def is_cut_at_watermarks(self) -> bool:
+        """Whether a row waits for later tuples, and is cut where an operator above waits for its progress."""
+        return False
+
+    @property
+    def waits_for_progress(self) -> bool:
+        """Whether its operator answers what its inputs' progress has passed; else it answers each row as it comes."""
+        return True
+
+    @property
+    @remembered
+    def is_off(self) -> bool:
+        """Whether a query allows an error in what it reads."""
+        return any(each.is_off for each in self.inputs)
+
+    @property
+    def rows_are_certain(self) -> bool:
+        """Whether the same rows are known to result whatever the values are that may be off."""
+        return not self.is_off
+
+    def error_of(self, column: str) -> float | None:
+        """Return by how much a column may be off, of a node for which that has to be found out; None if not known."""
+        del column
+        return None
 
     @abstractmethod
     def expected(self, below: tuple[Characteristics, ...], measured: Measured) -> Expected:
@@ -376,6 +413,17 @@ class Relation(Leaf, frozen=True, tag="Relation"):
     def full_after_us(self) -> int:
         """At once."""
         return 0
+
+
+@lru_cache(maxsize=4096)
+def error_of(node: Node, column: str) -> float | None:
+    """Return by how much a column of a node may be off; None if that is not known."""
+    return node.error_of(column) if node.is_off else 0.0
+
+
+def all_exact(node: Node, columns: Iterable[str]) -> bool:
+    """Return whether none of some columns of a node may be off."""
+    return all(error_of(node, name) == 0 for name in columns)
 
 
 def lasts_us(node: Node) -> int:

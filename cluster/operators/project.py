@@ -12,9 +12,16 @@ from cluster.operators.columns import Column, Output, Schema
 from cluster.operators.families import RowByRow
 from cluster.operators.filter import Filter
 from cluster.operators.greatest_values import Greatest, least
-from cluster.operators.node import Conditions, Need, Node
+from cluster.operators.node import Conditions, Need, Node, all_exact, error_of
 from cluster.operators.operation import ADDED, Prompt
-from cluster.operators.scalar_expressions import by_name, columns_of_all, passed_on, plain_column, substituted
+from cluster.operators.scalar_expressions import (
+    by_name,
+    columns_of,
+    columns_of_all,
+    passed_on,
+    plain_column,
+    substituted,
+)
 from cluster.operators.words import listed, readable
 from cluster.shared_nodes import remembered
 
@@ -44,6 +51,31 @@ class Project(RowByRow, frozen=True, tag="Project"):
     def below_filters(self) -> Node:
         """That of the input."""
         return self.input.below_filters
+
+    @property
+    def keeps_tuples(self) -> bool:
+        """No."""
+        return False
+
+    @property
+    @remembered
+    def stays_for_ever(self) -> bool:
+        """Whether those of an input do."""
+        return any(each.stays_for_ever for each in self.inputs)
+
+    @property
+    @remembered
+    def rows_are_certain(self) -> bool:
+        """Whether those of the input are."""
+        return self.input.rows_are_certain
+
+    def error_of(self, column: str) -> float | None:
+        """Return that of a column that is passed on; what is computed of exact ones is exact."""
+        scalar = by_name(self.outputs)[column]
+        name = plain_column(scalar)
+        if name is not None:
+            return error_of(self.input, name)
+        return 0.0 if all_exact(self.input, columns_of(scalar)) else None
 
     def operation(self, lag_us: int | None = None) -> ProjectOperation:
         """Return what runs of it."""

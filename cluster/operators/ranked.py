@@ -52,6 +52,16 @@ class Ranked(Keyed, CountsCopies, Snapshotwise, frozen=True, tag="Ranked"):
         most = math.inf if self.most is None else self.most * combinations(self.keys)
         return Expected(below[0], min(below[0].valid_rows, most))
 
+    @property
+    def keeps_tuples(self) -> bool:
+        """No, if it keeps the first rows of an order: those that stay behind them for ever are forgotten."""
+        return self.most is None or self.function != "row_number"
+
+    @property
+    def is_cut_at_watermarks(self) -> bool:
+        """Yes."""
+        return True
+
     def operation(self, lag_us: int | None = None) -> RankedOperation:
         """Return what runs of it."""
         limits = self.above, self.most, self.name, lag_us

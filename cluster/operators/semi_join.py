@@ -13,7 +13,7 @@ from cluster.operators.expected_rows import Expected, Measured
 from cluster.operators.families import LeftRows
 from cluster.operators.greatest_values import Greatest, both, greatest_of
 from cluster.operators.kept_rows import kept_by_join
-from cluster.operators.node import Conditions, Need, Node
+from cluster.operators.node import Conditions, Need, Node, all_exact, error_of
 from cluster.operators.operation import Late, own_condition
 from cluster.operators.query_groups import sides_apart
 from cluster.operators.scalar_expressions import columns_of
@@ -47,6 +47,18 @@ class _ByPartners(LeftRows, frozen=True):
         """Return all rows of the left, as nothing is known of partners."""
         del measured
         return Expected(below[0], sum(kept_by_join(below[0], below[1])))
+
+    @property
+    @remembered
+    def rows_are_certain(self) -> bool:
+        """Whether those of both are, and the condition reads nothing that may be off."""
+        read = frozenset[str]() if self.predicate is None else columns_of(self.predicate)
+        exact = all(all_exact(side, read & side.names) for side in self.inputs)
+        return not self.is_off or (exact and all(side.rows_are_certain for side in self.inputs))
+
+    def error_of(self, column: str) -> float | None:
+        """Return that of the side it is of."""
+        return error_of(self.left if column in self.left.names else self.right, column)
 
     @property
     def single_row(self) -> bool:

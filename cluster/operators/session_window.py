@@ -10,7 +10,7 @@ from cluster.operators.columns import Schema
 from cluster.operators.errors import UnboundedPlanError
 from cluster.operators.expected_rows import NOT_KNOWN, Expected, Measured
 from cluster.operators.families import CountsCopies, Keyed, Window
-from cluster.operators.node import Conditions, Need
+from cluster.operators.node import Conditions, Need, all_exact, error_of
 from cluster.operators.operation import Operation, own
 from cluster.operators.window_shapes import Session
 from cluster.operators.words import listed
@@ -34,6 +34,21 @@ class SessionWindow(Keyed, CountsCopies, Window, frozen=True, tag="SessionWindow
         """Return nothing: that is not known."""
         del below, measured
         return NOT_KNOWN
+
+    @property
+    def is_cut_at_watermarks(self) -> bool:
+        """Yes."""
+        return True
+
+    @property
+    @remembered
+    def rows_are_certain(self) -> bool:
+        """Whether those of the input are, and no key may be off."""
+        return not self.is_off or (self.input.rows_are_certain and all_exact(self.input, self.keys))
+
+    def error_of(self, column: str) -> float | None:
+        """Return that of the input."""
+        return error_of(self.input, column)
 
     def operation(self, lag_us: int | None = None) -> SessionWindowOperation:
         """Return what runs of it."""

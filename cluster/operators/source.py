@@ -163,6 +163,25 @@ class Source(Instantaneous, Leaf, frozen=True, tag="Source"):
         """Its own."""
         return self.stream
 
+    @property
+    def keeps_tuples(self) -> bool:
+        """No."""
+        return False
+
+    @property
+    def is_off(self) -> bool:
+        """Whether an error is allowed in a field."""
+        return bool(self.tolerances)
+
+    @property
+    def rows_are_certain(self) -> bool:
+        """Yes."""
+        return True
+
+    def error_of(self, column: str) -> float:
+        """Return what is allowed."""
+        return {each.field: each.error for each in self.tolerances}.get(column, 0.0)
+
     def operation(self, lag_us: int | None = None) -> None:
         """Return nothing: it is more than one node."""
         del lag_us

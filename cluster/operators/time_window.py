@@ -14,7 +14,7 @@ from cluster.operators.errors import UnboundedPlanError
 from cluster.operators.expected_rows import Expected, Measured
 from cluster.operators.families import PassesCopies, PassesMarks, Window
 from cluster.operators.greatest_values import Greatest
-from cluster.operators.node import Conditions, Need, bounded
+from cluster.operators.node import Conditions, Need, bounded, error_of
 from cluster.operators.operation import Prompt
 from cluster.operators.window_shapes import Allowed, Grid, Span
 from cluster.shared_nodes import remembered
@@ -58,6 +58,26 @@ class TimeWindow(PassesMarks, PassesCopies, Window, frozen=True, tag="TimeWindow
     def stream_as_it_comes(self) -> str | None:
         """That of the input."""
         return self.input.stream_as_it_comes
+
+    @property
+    def waits_for_progress(self) -> bool:
+        """No."""
+        return False
+
+    @property
+    def stays_for_ever(self) -> bool:
+        """Whether it has no size."""
+        return self.size_us is None
+
+    @property
+    @remembered
+    def rows_are_certain(self) -> bool:
+        """Whether those of the input are."""
+        return self.input.rows_are_certain
+
+    def error_of(self, column: str) -> float | None:
+        """Return that of the input."""
+        return error_of(self.input, column)
 
     def operation(self, lag_us: int | None = None) -> TimeWindowOperation | GridWindowOperation:
         """Return what runs of it."""

@@ -11,7 +11,7 @@ from cluster.operators.expected_rows import Expected, Measured
 from cluster.operators.families import PassesCopies, SnapshotPair
 from cluster.operators.greatest_values import Greatest
 from cluster.operators.interval_shapes import shapes_together
-from cluster.operators.node import Conditions, Need, Node
+from cluster.operators.node import Conditions, Need, Node, error_of
 from cluster.operators.operation import Prompt
 from cluster.operators.query_groups import marks_in_place
 from cluster.shared_nodes import remembered
@@ -41,6 +41,29 @@ class Union(PassesCopies, SnapshotPair, frozen=True, tag="Union"):
         """Return the rows of both."""
         del measured
         return Expected(united(below))
+
+    @property
+    def keeps_tuples(self) -> bool:
+        """No."""
+        return False
+
+    @property
+    @remembered
+    def stays_for_ever(self) -> bool:
+        """Whether those of an input do."""
+        return any(each.stays_for_ever for each in self.inputs)
+
+    @property
+    @remembered
+    def rows_are_certain(self) -> bool:
+        """Whether those of both are."""
+        return self.left.rows_are_certain and self.right.rows_are_certain
+
+    def error_of(self, column: str) -> float | None:
+        """Return the larger one of both."""
+        place = [each.name for each in self.left.schema].index(column)
+        left, right = error_of(self.left, column), error_of(self.right, self.right.schema[place].name)
+        return None if left is None or right is None else max(left, right)
 
     def operation(self, lag_us: int | None = None) -> UnionOperation:
         """Return what runs of it."""

@@ -6,27 +6,10 @@ keeps the rest. At the top of a plan nothing waits, and a tuple is answered once
 
 from __future__ import annotations
 
-from cluster.operators import (
-    CountWindow,
-    Extent,
-    Filter,
-    Granularity,
-    KeptExtent,
-    Lookup,
-    Node,
-    PartitionedWindow,
-    Project,
-    Ranked,
-    SessionWindow,
-    TimeWindow,
-    UntilNext,
-)
+from cluster.operators import Node
 
 MOST_LAG_US = 1_000_000
 """How far such a window may lag behind its input, in application time, before it cuts its tuples: 1 s."""
-
-
-_CutAtWatermarks = CountWindow | PartitionedWindow | SessionWindow | UntilNext | Ranked | Extent | KeptExtent
 
 
 def awaited_windows(root: Node) -> frozenset[Node]:
@@ -39,8 +22,8 @@ def awaited_windows(root: Node) -> frozenset[Node]:
         if (node, awaited) in seen:
             continue
         seen.add((node, awaited))
-        if awaited and isinstance(node, _CutAtWatermarks):
+        if awaited and node.is_cut_at_watermarks:
             found.add(node)
-        waits = awaited or not isinstance(node, Filter | Project | Lookup | Granularity | TimeWindow)
+        waits = awaited or node.waits_for_progress
         to_see.extend((each, waits) for each in node.inputs)
     return frozenset(found)
