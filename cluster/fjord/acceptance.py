@@ -217,16 +217,16 @@ def check_texts(
     TextLimitError
         With the characters per second, the part for this query, and the limit.
     """
-    made = characters_per_second(after, tuples_per_second)
+    made, soon = characters_per_second(after, tuples_per_second), {**tuples_per_second, **demanded}
     if demanded:
         alone = after.alone(query)
-        made += characters_of(alone, {**tuples_per_second, **demanded}) - characters_of(alone, tuples_per_second)
+        made += characters_of(alone, soon) - characters_of(alone, tuples_per_second)
     if made <= limit:
         return
-    more = made - characters_per_second(before, tuples_per_second)
-    if more <= 0:
+    more, alone = made - characters_per_second(before, tuples_per_second), after.alone(query)
+    if more <= 0 or not characters_of(alone, soon):  # of several that are added together, others may make all
         return
-    rates = rates_text(after.alone(query), tuples_per_second, demanded)
+    rates = rates_text(alone, tuples_per_second, demanded)
     raise TextLimitError(
         f"with this query the plan would make and answer up to {made:,.0f} characters of long texts per second, "
         f"{more:,.0f} of them for this query alone ({rates}); the limit is {limit:,}",

@@ -137,6 +137,14 @@ def test_a_plan_that_is_over_the_limit_takes_what_makes_no_more() -> None:
         check_texts(running, with_query(running, more), more.identity, RATES, 1_000)
 
 
+def test_of_queries_that_are_added_together_those_with_long_texts_are_refused() -> None:
+    texts = ("SELECT speed FROM traffic WHERE speed > 3", "SELECT LPAD(sensor, 9000) AS x FROM traffic")
+    after = plan_of(*texts)
+    check_texts(NOTHING, after, "q1@1", RATES, 1_000)
+    with pytest.raises(TextLimitError):
+        check_texts(NOTHING, after, "q2@2", RATES, 1_000)
+
+
 def test_samples_that_come_faster_for_a_query_count() -> None:
     added = query("SELECT LPAD(sensor, 9000) AS x FROM traffic")
     after = with_query(NOTHING, added)
