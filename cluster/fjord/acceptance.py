@@ -4,7 +4,8 @@ The rows made of one tuple, and in a second, are limited (see :mod:`cluster.fjor
 known before any tuple has come; those of a second, only once streams have a rate.
 
 So are the columns that aggregates keep of each group: merging one takes a processor some :data:`COLUMN_US` in each
-micro-batch, however few rows come, and a micro-batch is as long for all queries.
+micro-batch, however few rows come, and a micro-batch is as long for all queries. And so are the characters of long
+texts that all queries make (see :mod:`cluster.fjord.made_texts`).
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from cluster.errors import PlanError
 from cluster.fjord.aggregates import partial_columns
 from cluster.fjord.instantiation import subscribed_operator
 from cluster.fjord.made_rows import NO_RATES, RowFlow, RowFlows, approximate, exact, known_at_rates, rates_text
+from cluster.fjord.made_texts import characters_of, characters_per_second
 from cluster.fjord.node_operators import operator_of_node
 from cluster.fjord.scalars import compile_scalar
 from cluster.fjord.text_widths import characters_of_answers
@@ -77,9 +79,13 @@ class ColumnLimitError(PlanError):
     """A query with which aggregates would keep more columns than allowed."""
 
 
+class TextLimitError(PlanError):
+    """A query with which a plan would make too many characters of long texts."""
+
+
 @dataclass(frozen=True, slots=True)
 class RowLimits:
-    """Limits on the number of rows, and of columns of aggregates.
+    """Limits on the number of rows, of columns of aggregates, and of characters.
 
     Parameters
     ----------
@@ -92,12 +98,15 @@ class RowLimits:
     answers_per_second
         Rows that one query answers, without as many as streams bring: each is stored and published. Long texts that it
         makes count, too: :data:`CHARACTERS_OF_AN_ANSWER`.
+    characters_per_second
+        Characters of long texts that all queries together make and answer.
     """
 
     per_tuple: int = 100_000
     per_second: int = 2_000_000
     columns: int = 2_000
     answers_per_second: int = 250_000
+    characters_per_second: int = 25_000_000
 
 
 def check_rows(
@@ -176,6 +185,54 @@ def check_columns(before: PhysicalPlan, after: PhysicalPlan, limit: int) -> None
         f"alone; each takes about {COLUMN_US / 1000:g} ms of a processor in every micro-batch; the limit is {limit:,}",
         hint="compute fewer aggregates, several columns from one (STDDEV(x) + 1, STDDEV(x) * 2), drop other queries, "
         "or start the cluster with a higher --max-aggregate-columns",
+    )
+
+
+def check_texts(
+    before: PhysicalPlan,
+    after: PhysicalPlan,
+    query: str,
+    tuples_per_second: Mapping[str, float],
+    limit: int,
+    *,
+    demanded: Mapping[str, float] = NO_RATES,
+) -> None:
+    """Refuse a query with which a plan would make and answer too many characters of long texts.
+
+    Parameters
+    ----------
+    before, after
+        The plan without the query, and with it.
+    query
+        The query's identity.
+    tuples_per_second
+        By stream; streams that have brought no tuples are missing.
+    limit
+        Characters per second of all queries together.
+    demanded
+        Tuples per second that streams will bring for the query, if it lets sensors sample faster.
+
+    Raises
+    ------
+    TextLimitError
+        With the characters per second, the part for this query, and the limit.
+    """
+    made, soon = characters_per_second(after, tuples_per_second), {**tuples_per_second, **demanded}
+    if demanded:
+        alone = after.alone(query)
+        made += characters_of(alone, soon) - characters_of(alone, tuples_per_second)
+    if made <= limit:
+        return
+    more, alone = made - characters_per_second(before, tuples_per_second), after.alone(query)
+    if more <= 0 or not characters_of(alone, soon):  # of several that are added together, others may make all
+        return
+    rates = rates_text(alone, tuples_per_second, demanded)
+    raise TextLimitError(
+        f"with this query the plan would make and answer up to {made:,.0f} characters of long texts per second, "
+        f"{more:,.0f} of them for this query alone ({rates}); the limit is {limit:,}",
+        hint="make fewer or shorter texts: LPAD, RPAD, REPLACE, || and STRING_AGG make long ones, also in conditions "
+        "and keys; answer fewer rows, drop other queries, or start the cluster with a higher "
+        "--max-characters-per-second",
     )
 
 

@@ -17,7 +17,7 @@ from cluster.physical.nodes import Fragment, PhysicalPlan, Subscriber
 Rates = Mapping[str, float]
 Sums = dict[Callable[[Fragment, Rates], int], tuple[Rates, int]]
 
-_SUMS, _STEPS = "sums", "steps"
+_SUMS, _STEPS, _OF_SUBSCRIBERS = "sums", "steps", "sums_of_subscribers"
 _visible_from = attrgetter("visible_from")
 
 
@@ -58,6 +58,7 @@ def successor(before: PhysicalPlan, epoch: int, positions: Mapping[str, int], st
     """
     for step in steps:
         _carry_tally(step)
+        _carry_sums(step)
     after = PhysicalPlan(epoch, _fragments(before, steps), positions)
     after.__dict__[_STEPS] = tuple(steps)
     known, found = before.__dict__, after.__dict__
@@ -103,6 +104,25 @@ def summed(plan: PhysicalPlan, function: Callable[[Fragment, Rates], int], rates
     if known is None or known[0] != rates:
         known = _sums(plan)[function] = dict(rates), sum(function(each, rates) for each in plan.fragments)
     return known[1]
+
+
+def summed_subscribers(fragment: Fragment, function: Callable[[Subscriber], int], *, of_groups: bool = False) -> int:
+    """Return the sum of what a function returns for each subscriber of a fragment, kept from fragment to fragment.
+
+    Parameters
+    ----------
+    fragment
+        The fragment.
+    function
+        The function; equal ones return the same.
+    of_groups
+        True to add one subscriber of each query group only, of which all return the same.
+    """
+    sums: dict[tuple[Callable[[Subscriber], int], bool], int] = fragment.__dict__.setdefault(_OF_SUBSCRIBERS, {})
+    if (function, of_groups) not in sums:
+        chosen = {each.group: each for each in fragment.subscribers}.values() if of_groups else fragment.subscribers
+        sums[function, of_groups] = sum(map(function, chosen))
+    return sums[function, of_groups]
 
 
 def place_in(values: Sequence[object], value: object) -> int:
@@ -190,6 +210,20 @@ def _carry_tally(step: Step) -> None:
         if each.identity not in stays:
             tally = tally.with_subscriber(each)
     after.__dict__["tally"] = tally
+
+
+def _carry_sums(step: Step) -> None:
+    before, after = step.before, step.after
+    if before is None or after is None or _OF_SUBSCRIBERS not in before.__dict__ or before is after:
+        return
+    new = {each.group: each for each in step.come if each.group not in before.tally.groups}.values()
+    gone = {each.group: each for each in step.go if each.group not in after.tally.groups}.values()
+    after.__dict__[_OF_SUBSCRIBERS] = {
+        (function, of_groups): total
+        + sum(map(function, new if of_groups else step.come))
+        - sum(map(function, gone if of_groups else step.go))
+        for (function, of_groups), total in before.__dict__[_OF_SUBSCRIBERS].items()
+    }
 
 
 def _carry_readers(before: PhysicalPlan, after: PhysicalPlan, steps: Sequence[Step]) -> None:

@@ -149,6 +149,14 @@ def run_cluster(
             "of a millisecond in every micro-batch.",
         ),
     ] = 2_000,
+    max_characters_per_second: Annotated[
+        int,
+        typer.Option(
+            min=1,
+            help="Queries with which all long texts that queries make and answer would have more characters in a "
+            "second are rejected: a core makes 70 million at least, but answers take much longer.",
+        ),
+    ] = 25_000_000,
     planning_seconds: Annotated[
         float, typer.Option(min=0.1, max=86_400.0, help="Statements that take longer to plan are rejected.")
     ] = 10.0,
@@ -397,6 +405,7 @@ def run_cluster(
             max_rows_per_second=max_rows_per_second,
             max_answers_per_second=max_answers_per_second,
             max_aggregate_columns=max_aggregate_columns,
+            max_characters_per_second=max_characters_per_second,
             planning_seconds=planning_seconds,
             replan=replan is not Replan.OFF,
             max_relation_bytes=max_relation,

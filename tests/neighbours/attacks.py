@@ -67,6 +67,8 @@ ANSWERS = r"the query would answer up to .* rows per second"
 """Of the limit on what one query answers."""
 WORK = r"columns of aggregates.*the limit is"
 """Of the limit on columns of aggregates."""
+TEXTS = r"characters of long texts per second.*the limit is"
+"""Of the limit on texts that all queries make together."""
 LONG = r"planning this statement takes longer than"
 """Of the limit on planning, which a statement of very many columns may meet before on a slow machine."""
 
@@ -114,6 +116,12 @@ def _different(count: int) -> tuple[str, ...]:
         f"WINDOW(RANGE {number % 7 + 2} SECONDS SLIDE 1 SECOND) GROUP BY sensor"
         for number in range(count)
     )
+
+
+def _long_texts(query: int) -> str:
+    """Return a query that makes and answers 200,000 characters of each tuple, and shares none of them."""
+    texts = ", ".join(f"LPAD(sensor, {10_000 - number}, '{query}') AS x{number}" for number in range(20))
+    return f"SELECT sensor, {texts} FROM traffic"
 
 
 def _statements() -> Iterator[Attack]:
@@ -181,6 +189,9 @@ def _statements() -> Iterator[Attack]:
         ("SELECT RPAD(sensor, 10000, 'x') AS a, RPAD(sensor, 10000, 'y') AS b FROM traffic WINDOW(RANGE 1 MINUTE)",),
         seconds=20.0,
     )
+    yield Attack("results/long texts of many queries", tuple(map(_long_texts, range(60))), Way.AT_ONCE, seconds=20.0)
+    hidden = " AND ".join(f"LENGTH(LPAD(sensor, {10_000 - number})) > 5" for number in range(300))
+    yield Attack("texts/that no answer has", (f"SELECT sensor FROM traffic WHERE {hidden}",), refused=f"{TEXTS}|{LONG}")
 
 
 def _uses() -> Iterator[Attack]:

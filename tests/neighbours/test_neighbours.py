@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.neighbours.attacks import ROWS, WORK, chosen
+from tests.neighbours.attacks import ROWS, TEXTS, WORK, chosen
 from tests.neighbours.deployment import Deployment
 from tests.neighbours.running import Outcome, carried_out
 
@@ -44,12 +44,20 @@ def outcome_of(name: str, deployment: Deployment) -> Outcome:
     ("groups/a slide of a millisecond", ROWS),
     ("relations/a product", ROWS),
     ("columns/800 STDDEV", WORK),
+    ("texts/that no answer has", TEXTS),
 ])  # fmt: skip
 def test_what_planning_can_price_is_refused_with_its_price(name: str, reason: str, deployment: Deployment) -> None:
     found = outcome_of(name, deployment)
     assert found.answered.accepted == 0
     (given,) = found.answered.reasons
     assert re.search(reason, given)
+
+
+def test_long_texts_of_many_queries_are_refused_once_there_are_too_many(deployment: Deployment) -> None:
+    found = outcome_of("results/long texts of many queries", deployment)
+    assert found.answered.accepted
+    assert found.answered.refused
+    assert all(re.search(TEXTS, each) for each in found.answered.reasons)
 
 
 def test_a_function_that_crashes_is_reported_to_its_owner_only(deployment: Deployment) -> None:

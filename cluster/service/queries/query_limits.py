@@ -1,4 +1,4 @@
-"""Whether queries fit beside those that run: rows they make, columns of aggregates, state they keep, their demands."""
+"""Whether queries fit beside those that run: rows and texts they make, columns of aggregates, state, their demands."""
 
 from __future__ import annotations
 
@@ -12,12 +12,15 @@ from cluster.fjord.acceptance import (
     ColumnLimitError,
     RowLimitError,
     RowLimits,
+    TextLimitError,
     aggregate_columns,
     check_columns,
     check_rows,
+    check_texts,
     made_by,
     made_per_second,
 )
+from cluster.fjord.made_texts import characters_per_second
 from cluster.fjord.state_size import StateLimitError, bytes_kept_by, check_state, state_bytes
 from cluster.ingest.service import Ingest
 from cluster.physical.lowering import lower, with_handover, with_query
@@ -53,7 +56,7 @@ class QueryLimits:
     planning
         Where this is computed.
     rows
-        Limits on rows, and on columns of aggregates.
+        Limits on rows, on columns of aggregates, and on characters of long texts.
     max_state_bytes
         Queries with which the plan would keep more state than this are refused.
     sizes
@@ -85,11 +88,11 @@ class QueryLimits:
         self._steady_rates: dict[str, float] = {}
 
     async def check(self, query: PlannedQuery) -> None:
-        """Raise unless rows, columns, state and demands stay within their limits with a query.
+        """Raise unless rows, columns, texts, state and demands stay within their limits with a query.
 
         Raises
         ------
-        RowLimitError, ColumnLimitError, StateLimitError, DemandError, TooManyDemandsError
+        RowLimitError, ColumnLimitError, TextLimitError, StateLimitError, DemandError, TooManyDemandsError
             If they do not.
         """
         running, rates = self._registry.physical, self.rates(query.node.streams)
@@ -170,6 +173,12 @@ class QueryLimits:
             check_columns(running, after, self._rows.columns)
         except ColumnLimitError:
             if not or_if(_columns, self._rows.columns):
+                raise
+        most = self._rows.characters_per_second
+        try:
+            check_texts(running, after, query.identity, rates, most, demanded=demanded)
+        except TextLimitError:
+            if not or_if(characters_per_second, most):
                 raise
         try:
             check_state(running, after, query.identity, rates, limit_bytes=self._max_state_bytes, demanded=demanded)

@@ -275,6 +275,7 @@ def make_parts(
             settings.max_rows_per_second,
             settings.max_aggregate_columns,
             settings.max_answers_per_second,
+            settings.max_characters_per_second,
         ),
         relation_memory_bytes=settings.relation_memory_bytes,
         buckets=buckets,

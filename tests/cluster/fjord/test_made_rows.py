@@ -393,6 +393,13 @@ def test_a_query_whose_texts_are_too_long_for_its_rate_is_refused(items: str):
     check_rows(EMPTY, query(text), {"traffic": 1.0}, RowLimits())
 
 
+def test_texts_that_are_made_of_answers_of_windows_count():
+    items = ", ".join(f"LPAD(sensor, {10_000 - number}) AS x{number}" for number in range(100))
+    text = f"SELECT {items}, MAX(speed) AS m FROM traffic WINDOW(RANGE 1 SECOND SLIDE 1 SECOND) GROUP BY sensor"
+    with pytest.raises(RowLimitError, match="characters per second"):
+        check_rows(EMPTY, query(text), RATES, RowLimits())
+
+
 @pytest.mark.parametrize(
     "text",
     [

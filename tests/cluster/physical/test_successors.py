@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace as msgspec_replace
 
-from cluster.fjord.acceptance import RowLimits, check_rows, made_per_second
+from cluster.fjord.acceptance import RowLimits, check_rows, check_texts, made_per_second
 from cluster.fjord.state_size import check_state, kept_by
 from cluster.language.translation import translate
 from cluster.layered_map import LayeredMap
@@ -195,6 +195,7 @@ def test_a_query_more_or_less_is_the_same_work_however_many_run() -> None:
         added = PlannedQuery("x", count + 1, nodes[658])
         more = with_query(plan, added)
         check_rows(plan, more, added.identity, RATES, RowLimits())
+        check_texts(plan, more, added.identity, RATES, 0)
         check_state(plan, more, added.identity, RATES, limit_bytes=2**50)
         return without_query(more, added, {"traffic": 2}), queries
 
@@ -206,6 +207,7 @@ def test_a_query_more_or_less_is_the_same_work_however_many_run() -> None:
         def add(plan: PhysicalPlan = plan, added: PlannedQuery = added) -> PhysicalPlan:
             after = with_query(plan, added)
             check_rows(plan, after, added.identity, RATES, RowLimits())
+            check_texts(plan, after, added.identity, RATES, 0)
             check_state(plan, after, added.identity, RATES, limit_bytes=2**50)
             assert PhysicalChange.between(plan, after) is not None
             return after

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 import pytest
 
-from cluster.fjord.acceptance import RowLimitError, RowLimits
+from cluster.fjord.acceptance import RowLimitError, RowLimits, TextLimitError
 from cluster.fjord.state_size import StateLimitError
 from cluster.language.errors import FjordSqlError
 from cluster.physical.errors import UnsupportedPlanError
@@ -160,6 +160,19 @@ async def test_what_runs_is_kept_at_a_start_with_which_it_would_be_refused(servi
     await later.add("SELECT sensor FROM traffic WHERE speed > 3", "more")
     with pytest.raises(RowLimitError, match="37,"):
         await later.add(PRODUCT.format("1 SECOND"))
+
+
+async def test_texts_of_all_queries_are_bounded_and_what_runs_is_kept_at_a_start_with_less(service: Service) -> None:
+    store_fifty_a_second(service)
+    text = "SELECT sensor FROM traffic WHERE LENGTH(LPAD(sensor, {})) > 5"
+    queries = service.started(row_limits=RowLimits(characters_per_second=2 * 50 * 9_100))
+    for length in (9_000, 9_100):
+        await queries.add(text.format(length))
+    with pytest.raises(TextLimitError, match=r"4\d\d,\d\d\d of them for this query alone"):
+        await queries.add(text.format(8_999))
+    later = service.started(row_limits=RowLimits(characters_per_second=1_000))
+    assert len(service.registry.plan.queries) == 2
+    await later.add("SELECT sensor FROM traffic WHERE speed > 3")
 
 
 @pytest.mark.parametrize("text", [
