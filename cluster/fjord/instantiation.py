@@ -7,13 +7,13 @@ from functools import lru_cache
 import polars as pl
 
 from cluster.errors import PlanError
-from cluster.fjord.batch import INTERVAL
+from cluster.fjord.batch import empty_rows
+from cluster.fjord.lookup_tables import Tables
 from cluster.fjord.operator import Operator
 from cluster.fjord.operators.aggregation import MergeAggregate
 from cluster.fjord.operators.asof_joining import AsofJoin
 from cluster.fjord.operators.changes import Changes
 from cluster.fjord.operators.count_window import CountWindow
-from cluster.fjord.operators.counted_extents import CountedExtents
 from cluster.fjord.operators.device_aggregates import AggregateRecipient, DeviceAggregates
 from cluster.fjord.operators.distinct import Distinct
 from cluster.fjord.operators.extent import Extent
@@ -24,7 +24,7 @@ from cluster.fjord.operators.grouped_filter import GroupedFilter
 from cluster.fjord.operators.held_rows import Held
 from cluster.fjord.operators.joining import Join
 from cluster.fjord.operators.kept_extent import KeptExtent
-from cluster.fjord.operators.lookup import Lookup, Tables
+from cluster.fjord.operators.lookup import Lookup
 from cluster.fjord.operators.multiplexing import Multiplex
 from cluster.fjord.operators.multiplicities import difference, intersection
 from cluster.fjord.operators.pane_aggregation import PaneAggregate, WindowSubscriber
@@ -41,7 +41,7 @@ from cluster.fjord.operators.semi_joining import SemiJoin
 from cluster.fjord.operators.sequence import Sequence
 from cluster.fjord.operators.session_window import SessionWindow
 from cluster.fjord.operators.shared_count_window import SharedCountWindow
-from cluster.fjord.operators.shared_extents import SharedExtents
+from cluster.fjord.operators.shared_extents import CountedExtents, SharedExtents
 from cluster.fjord.operators.splitting import Split
 from cluster.fjord.operators.stamp_joining import StampJoin
 from cluster.fjord.operators.time_window import TimeWindow
@@ -49,7 +49,6 @@ from cluster.fjord.operators.union import Union
 from cluster.fjord.operators.until_next import UntilNext
 from cluster.fjord.operators.window_bounds import WindowBounds
 from cluster.fjord.operators.zipping import Zip
-from cluster.fjord.scalars import POLARS_TYPES
 from cluster.operators.columns import AggregateCall, Schema
 from cluster.operators.mark_columns import SUPERSEDED_UNTIL
 from cluster.physical import operations as kinds
@@ -251,11 +250,6 @@ def _device_aggregates(operation: kinds.DeviceAggregates, fragment: Fragment) ->
     return DeviceAggregates(
         recipients, operation.columns, keys=operation.keys, calls=operation.calls, pane_us=operation.pane_us
     )  # fmt: skip
-
-
-def empty_rows(schema: Schema) -> pl.DataFrame:
-    """Return an empty table with these columns and the interval."""
-    return pl.DataFrame(schema={**INTERVAL, **{column.name: POLARS_TYPES[column.type] for column in schema}})
 
 
 def empty_crossing(fragment: Fragment, exchange: OperatorNode) -> pl.DataFrame:

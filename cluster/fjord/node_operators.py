@@ -8,32 +8,36 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import polars as pl
 from msgspec.structs import replace
 
+from cluster.fjord.batch import empty_rows, types_of
 from cluster.fjord.graph import Dataflow, RunningOperator
-from cluster.fjord.instantiation import empty_rows, held_operator, subscribed_operator
+from cluster.fjord.instantiation import held_operator, subscribed_operator
+from cluster.fjord.lookup_tables import Tables
 from cluster.fjord.operator import Operator
 from cluster.fjord.operators.count_window import CountWindow
-from cluster.fjord.operators.distinct_pieces import DistinctPieces
-from cluster.fjord.operators.lookup import Lookup, Tables
-from cluster.fjord.operators.origins import MADE_OF, RIGHT_ORIGIN, OriginJoin, OriginUnion, PieceProject, WithoutOrigins
+from cluster.fjord.operators.distinct import DistinctPieces
+from cluster.fjord.operators.lookup import Lookup, PiecewiseLookup
+from cluster.fjord.operators.origins import (
+    MADE_OF,
+    MADE_OF_COLUMN,
+    RIGHT_ORIGIN_COLUMN,
+    OriginJoin,
+    OriginUnion,
+    WithoutOrigins,
+)
 from cluster.fjord.operators.piece_chains import ChainedPieces
 from cluster.fjord.operators.piece_windows import PieceIntervals
-from cluster.fjord.operators.piecewise_lookup import PiecewiseLookup
+from cluster.fjord.operators.projection import PieceProject
 from cluster.fjord.operators.row_boundaries import BoundedAggregate, BoundedMultiplicities, CountedPartialAggregate
 from cluster.fjord.operators.session_window import SessionWindow
 from cluster.fjord.operators.until_next import UntilNext
 from cluster.fjord.queues import Queue
-from cluster.fjord.scalars import POLARS_TYPES
-from cluster.operators.columns import Column, Ordering, Schema
+from cluster.operators.columns import Ordering
 from cluster.operators.mark_columns import ORIGIN
 from cluster.physical import operations as kinds
 from cluster.physical.nodes import Fragment, OperatorNode
 from cluster.physical.operations import Operation
-
-_RIGHT = Column(RIGHT_ORIGIN, ORIGIN.type)
-_MADE_OF = Column(MADE_OF, ORIGIN.type)
 
 
 def operator_of_node(node: OperatorNode, fragment: Fragment, tables: Tables | None = None) -> Operator:
@@ -89,10 +93,10 @@ def _with_origins(operation: Operation, fragment: Fragment, tables: Tables | Non
         case kinds.Ranked():
             # Of equal rows that are numbered, the one that began first comes first, wherever it was cut.
             ties = (Ordering(MADE_OF),) if operation.function == "row_number" else ()
-            columns, order = (*operation.columns, _MADE_OF), (*operation.order, *ties)
+            columns, order = (*operation.columns, MADE_OF_COLUMN), (*operation.order, *ties)
             return ChainedPieces(plain(replace(operation, columns=columns, order=order)), made_of=True)
         case kinds.SemiJoin():
-            return ChainedPieces(plain(replace(operation, left=(*operation.left, _MADE_OF))), made_of=True)
+            return ChainedPieces(plain(replace(operation, left=(*operation.left, MADE_OF_COLUMN))), made_of=True)
         case kinds.TimeWindow() | kinds.GridWindow():
             return PieceIntervals(plain(operation), windowed=True)
         case kinds.Granularity():
@@ -100,22 +104,18 @@ def _with_origins(operation: Operation, fragment: Fragment, tables: Tables | Non
         case kinds.PartialAggregate():
             return CountedPartialAggregate(plain(operation), operation.keys)
         case kinds.MergeAggregate():
-            return BoundedAggregate(plain(operation), _types(operation.keys))
+            return BoundedAggregate(plain(operation), types_of(operation.keys))
         case kinds.Difference() | kinds.Intersection():
-            return BoundedMultiplicities(plain(operation), _types(operation.columns))
+            return BoundedMultiplicities(plain(operation), types_of(operation.columns))
         case kinds.Union():
             return OriginUnion(plain(replace(operation, columns=(*operation.columns, ORIGIN))))
         case kinds.Join():
-            sides = {"left": (*operation.left, ORIGIN), "right": (*operation.right, _RIGHT)}
+            sides = {"left": (*operation.left, ORIGIN), "right": (*operation.right, RIGHT_ORIGIN_COLUMN)}
             return OriginJoin(plain(replace(operation, **sides)))
         case kinds.Distinct():
             return DistinctPieces(empty_rows(operation.columns))
         case _:
             raise TypeError(f"{operation.kind_name()} passes on no origins")
-
-
-def _types(columns: Schema) -> pl.Schema:
-    return pl.Schema({column.name: POLARS_TYPES[column.type] for column in columns})
 
 
 def add_behind(

@@ -19,8 +19,8 @@ import polars as pl
 
 from cluster.errors import PlanError
 from cluster.fjord.batch import ALWAYS, END, INTERVAL, NEVER, START, Batch
+from cluster.fjord.lookup_tables import LookupTable, Tables
 from cluster.fjord.operator import Operator, State
-from cluster.fjord.operators.lookup import LookupTable, Tables
 from cluster.fjord.operators.ordered_output import number_of, table_of
 from cluster.fjord.scalars import POLARS_TYPES
 from cluster.operators import Node

@@ -7,8 +7,11 @@ import polars as pl
 from cluster.expressions.nodes import Column
 from cluster.fjord.batch import END, START, Batch
 from cluster.fjord.operator import Operator
+from cluster.fjord.operators.origins import with_origins
 from cluster.fjord.scalars import compile_scalar
 from cluster.operators.columns import STAMP, Output, Scalar, Schema
+from cluster.operators.mark_columns import ORIGIN
+from cluster.operators.scalar_expressions import passed_on
 
 
 class Project(Operator):
@@ -36,3 +39,20 @@ class Project(Operator):
         interval = [pl.col(START), pl.col(END)]
         # Beside the interval a constant becomes as long as the batch.
         return Batch(batch.rows.select([*interval, *self._columns]), batch.watermark_us)
+
+
+class PieceProject(Operator):
+    """A projection that passes on origins. Stateless.
+
+    Parameters
+    ----------
+    outputs
+        Names and expressions of the other columns.
+    """
+
+    def __init__(self, outputs: tuple[Output, ...]) -> None:
+        self._inner = Project((*outputs, *passed_on([ORIGIN])))
+
+    def transition(self, port: int, batch: Batch) -> Batch:
+        """Compute the columns; interval and origin stay."""
+        return self._inner.transition(port, Batch(with_origins(batch.rows), batch.watermark_us))
