@@ -18,8 +18,8 @@ import polars as pl
 
 from cluster.fjord.batch import END, START, Batch
 from cluster.fjord.graph import RunningOperator
+from cluster.fjord.instantiation import operator_of_node
 from cluster.fjord.lookup_tables import Tables
-from cluster.fjord.node_operators import operator_of_node
 from cluster.fjord.operator import State
 from cluster.physical.nodes import Fragment, OperatorNode
 

@@ -17,13 +17,19 @@ rows that began later, at instants behind its end.
 
 from __future__ import annotations
 
+from typing import final
+
 import polars as pl
 
-from cluster.fjord.batch import ALWAYS, END, START, Batch
+from cluster.fjord.batch import ALWAYS, END, START, Batch, empty_rows
 from cluster.fjord.operator import Operator, State
 from cluster.fjord.operators.ordered_output import number_of, table_of
 from cluster.fjord.operators.origins import with_origins, without_origins
+from cluster.fjord.running_kind import Alone, PassesRows, RuntimeContext, StateEstimate, alive_below
+from cluster.fjord.state_rows import StateRows
 from cluster.operators.mark_columns import ORIGIN
+from cluster.physical import operations as kinds
+from cluster.physical.nodes import OperatorNode
 
 _AT, _COVERED, _NEW, _ENDS = "fjord_at", "fjord_covered", "fjord_new", "fjord_ends"
 _WAS, _IS, _RUN = "fjord_was_covered", "fjord_is_covered", "fjord_run"
@@ -195,3 +201,21 @@ def _steps(rows: pl.DataFrame, values: list[str], name: str) -> pl.DataFrame:
         rows.select(*values, pl.col(edge).alias(_AT), pl.lit(step, pl.Int64).alias(name))
         for edge, step in ((START, 1), (END, -1))
     )
+
+
+@final
+class RunningDistinct(PassesRows, Alone[kinds.Distinct]):
+    """Each tuple once at every instant."""
+
+    def operator(self, operation: kinds.Distinct) -> Operator:
+        """Return the operator."""
+        return Distinct(empty_rows(operation.columns))
+
+    def with_origins(self, operation: kinds.Distinct, context: RuntimeContext) -> Operator:
+        """Return one in which equal rows take turns."""
+        del context
+        return DistinctPieces(empty_rows(operation.columns))
+
+    def kept(self, operation: kinds.Distinct, node: OperatorNode, estimate: StateEstimate) -> StateRows:
+        """Return the rows that are valid."""
+        return StateRows(alive_below(node, estimate), operation.columns)

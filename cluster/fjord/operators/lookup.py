@@ -17,10 +17,12 @@ Pieces of a row find what that has found where it began:
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import final
 
 import numpy as np
 import polars as pl
 
+from cluster.costs.partners import most_partners
 from cluster.errors import PlanError
 from cluster.fjord.batch import START, Batch
 from cluster.fjord.key_index import Matches
@@ -28,10 +30,13 @@ from cluster.fjord.lookup_tables import LookupTable, Parts, Tables
 from cluster.fjord.operator import Operator
 from cluster.fjord.operators.join_condition import join_condition, with_keys
 from cluster.fjord.operators.origins import with_origins, without_origins
+from cluster.fjord.row_flow import RowFlow
+from cluster.fjord.running_kind import InputFlows, KeepsNothing, RunningKind, RuntimeContext
 from cluster.fjord.scalars import POLARS_TYPES
 from cluster.operators import Lookup as LookupNode
 from cluster.operators import TableLookup
 from cluster.operators.mark_columns import ORIGIN
+from cluster.physical import operations as kinds
 
 MOST_PAIRS = 2_000_000
 """Most pairs that are tried at once where no equality selects the rows that can match."""
@@ -189,3 +194,35 @@ def _side_by_side(numbered: pl.DataFrame, table: pl.DataFrame, matches: Matches)
     every_once = np.array_equal(matches.probed, np.arange(numbered.height))
     rows = numbered if every_once else numbered[matches.probed]
     return rows.hstack(table[matches.found]) if table.columns else rows
+
+
+@final
+class RunningLookup(KeepsNothing, RunningKind[kinds.Lookup]):
+    """A lookup in a relation."""
+
+    def instantiate(self, operation: kinds.Lookup, context: RuntimeContext) -> Lookup:
+        """Return the operator, which reads the table where there are tables."""
+        return Lookup(operation.table, frozenset(operation.streams), context.tables)
+
+    def with_origins(self, operation: kinds.Lookup, context: RuntimeContext) -> Operator:
+        """Return one that looks pieces up at their origins, and keeps these."""
+        return PiecewiseLookup(self.instantiate(operation, context), keeps=True)
+
+    def dropping_origins(self, operation: kinds.Lookup, context: RuntimeContext) -> Operator:
+        """Return one that looks pieces up at their origins, and drops these."""
+        return PiecewiseLookup(self.instantiate(operation, context), keeps=False)
+
+    def flow(self, operation: kinds.Lookup, inputs: InputFlows) -> RowFlow:
+        """Return rows with their partners in the relation."""
+        below, times = inputs.first, most_partners(operation.table, inputs.sizes)
+        return RowFlow(
+            below.per_tuple * times,
+            below.at_once * times,
+            below.per_second * times,
+            below.lasting_us,
+            below.valid * times,
+            below.per_key * times,
+            below.per_second * (times - 1),
+            "a relation of which each tuple finds many rows" if times > 1 else below.because,
+            below.read_once * times,
+        )

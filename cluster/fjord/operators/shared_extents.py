@@ -19,20 +19,26 @@ marks of what comes; those of what is kept here are raised when the queries are 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import final
 
 import numpy as np
 import polars as pl
 
-from cluster.fjord.batch import END, INTERVAL
-from cluster.fjord.operator import State
+from cluster.fjord.batch import END, INTERVAL, empty_rows
+from cluster.fjord.operator import Operator, State
 from cluster.fjord.operators.extent import Extent
-from cluster.fjord.operators.live_marks import LiveMarks, marks_of
+from cluster.fjord.operators.live_marks import LiveMarks, epochs_of, marks_of
 from cluster.fjord.operators.ordered_output import number_of, table_of
 from cluster.fjord.operators.shown_rows import LINKED, Mark, Shown
 from cluster.fjord.operators.start_ordered import StartOrdered
+from cluster.fjord.running_kind import PassesNoOrigins, PassesRows, StateEstimate, Subscribed, alive_below
+from cluster.fjord.state_rows import StateRows, with_numbers
 from cluster.operators.columns import QUERY_GROUP, VISIBLE_FROM
 from cluster.operators.extent import Coalescing
 from cluster.operators.mark_columns import EXTENT, RUN_BEGIN, RUN_END, SUPERSEDED_UNTIL
+from cluster.physical import operations as kinds
+from cluster.physical.nodes import Fragment, OperatorNode
+from cluster.physical.rules.shared_extents import extents_of
 from cluster.temporal.overtaken import Whole
 from cluster.temporal.run_versions import NONE
 
@@ -149,3 +155,18 @@ class CountedExtents(SharedExtents):
         """Restore samples, also those that wait for the watermark, with the marks of the queries there are."""
         super().restore(state)
         self._early = self._live.of(self._early)
+
+
+@final
+class RunningSharedExtents(PassesRows, PassesNoOrigins, Subscribed[kinds.SharedExtents]):
+    """Extents of several queries over the same samples."""
+
+    def operator(self, operation: kinds.SharedExtents, fragment: Fragment) -> Operator:
+        """Return the operator for the extents and epochs of the queries."""
+        rows, extents = empty_rows(operation.columns), extents_of(fragment.subscribers)
+        kind = CountedExtents if SUPERSEDED_UNTIL in operation.columns else SharedExtents
+        return kind(rows, operation.keys, extents, epochs_of(fragment.subscribers), eager=operation.eager)
+
+    def kept(self, operation: kinds.SharedExtents, node: OperatorNode, estimate: StateEstimate) -> StateRows:
+        """Return the samples that are valid, each with since when its row has been the same."""
+        return StateRows(alive_below(node, estimate), with_numbers(operation.columns, "since"))
