@@ -19,10 +19,10 @@ import polars as pl
 from cluster.costs.partners import NO_SIZES, Sizes
 from cluster.errors import PlanError
 from cluster.fjord.aggregates import partial_columns
-from cluster.fjord.instantiation import subscribed_operator
-from cluster.fjord.made_rows import NO_RATES, RowFlow, RowFlows, approximate, exact, known_at_rates, rates_text
+from cluster.fjord.instantiation import operator_of_node, subscribed_operator
+from cluster.fjord.made_rows import NO_RATES, RowFlows, approximate, exact, known_at_rates, rates_text
 from cluster.fjord.made_texts import characters_of, characters_per_second
-from cluster.fjord.node_operators import operator_of_node
+from cluster.fjord.row_flow import RowFlow
 from cluster.fjord.scalars import compile_scalar
 from cluster.fjord.text_widths import characters_of_answers
 from cluster.language.quantities import written

@@ -7,6 +7,9 @@ from datetime import UTC, datetime, timedelta
 
 import polars as pl
 
+from cluster.operators.columns import Schema
+from cluster.scalars.operators import POLARS_TYPES
+
 START = "fjord_start_us"
 """First instant at which the row is valid, in microseconds of application time."""
 END = "fjord_end_us"
@@ -39,6 +42,17 @@ class Batch:
     def empty(self) -> bool:
         """True if it has no rows, only a watermark."""
         return self.rows.height == 0
+
+
+def types_of(schema: Schema) -> pl.Schema:
+    """Return columns with their types in tables."""
+    return pl.Schema({column.name: POLARS_TYPES[column.type] for column in schema})
+
+
+def empty_rows(schema: Schema) -> pl.DataFrame:
+    """Return an empty table with these columns and the interval."""
+    # No pl.Schema, which would check the types once more: that takes half as long again, for each operator of a plan.
+    return pl.DataFrame(schema={**INTERVAL, **{column.name: POLARS_TYPES[column.type] for column in schema}})
 
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

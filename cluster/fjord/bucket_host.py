@@ -26,7 +26,7 @@ from cluster.fjord.collecting import HostOutput
 from cluster.fjord.control import MicroBatchControl
 from cluster.fjord.counters import CounterReports, Counters, Totals
 from cluster.fjord.hosted_fragment import HostedFragment
-from cluster.fjord.operators.lookup import Tables
+from cluster.fjord.lookup_tables import Tables
 from cluster.physical.nodes import Fragment
 
 KEPT_BUCKETS = 64

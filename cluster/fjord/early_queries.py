@@ -21,8 +21,8 @@ from cluster.fjord.early_answers import (
 from cluster.fjord.graph import RunningOperator
 from cluster.fjord.kinds import CLOSES, OPEN
 from cluster.fjord.look_ahead import LookAhead
+from cluster.fjord.lookup_tables import Tables
 from cluster.fjord.operator import State
-from cluster.fjord.operators.lookup import Tables
 from cluster.physical.nodes import Fragment
 from cluster.physical.operations import Held
 

@@ -15,11 +15,10 @@ from cluster.fjord.control import MicroBatchControl
 from cluster.fjord.counters import Counters, counters_of, since
 from cluster.fjord.early_queries import EarlyQueries, early_part
 from cluster.fjord.graph import Dataflow, RunningOperator
-from cluster.fjord.instantiation import empty_crossing
+from cluster.fjord.instantiation import add_behind, empty_crossing
 from cluster.fjord.lacking_answers import Lacking, Span, Unnamed, united
-from cluster.fjord.node_operators import add_behind
+from cluster.fjord.lookup_tables import Tables
 from cluster.fjord.operator import State
-from cluster.fjord.operators.lookup import Tables
 from cluster.fjord.queues import PushQueue
 from cluster.fjord.saved_state import pack_state, unpack_state
 from cluster.fjord.waiting_answers import WaitingAnswers, hands_over

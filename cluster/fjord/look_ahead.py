@@ -18,9 +18,9 @@ import polars as pl
 
 from cluster.fjord.batch import END, START, Batch
 from cluster.fjord.graph import RunningOperator
-from cluster.fjord.node_operators import operator_of_node
+from cluster.fjord.instantiation import operator_of_node
+from cluster.fjord.lookup_tables import Tables
 from cluster.fjord.operator import State
-from cluster.fjord.operators.lookup import Tables
 from cluster.physical.nodes import Fragment, OperatorNode
 
 

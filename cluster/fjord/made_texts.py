@@ -16,7 +16,8 @@ from dataclasses import dataclass
 
 import msgspec
 
-from cluster.fjord.made_rows import RowFlow, RowFlows, approximate, exact, known_at_rates
+from cluster.fjord.made_rows import RowFlows, approximate, exact, known_at_rates
+from cluster.fjord.row_flow import RowFlow
 from cluster.fjord.text_widths import (
     LONG_TEXT,
     Widths,

@@ -16,7 +16,7 @@ import polars as pl
 
 from cluster.errors import PlanError
 from cluster.fjord.batch import ALWAYS
-from cluster.fjord.operators.lookup import LookupTable, Parts, UnreadableRelationError
+from cluster.fjord.lookup_tables import LookupTable, Parts, UnreadableRelationError
 from cluster.fjord.scalars import POLARS_TYPES
 from cluster.fjord.sliced_table import SlicedTable, cut, slice_file
 from cluster.fjord.snapshot_evaluation import evaluate_snapshot, is_scan

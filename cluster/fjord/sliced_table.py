@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from cluster.fjord.buckets import bucket_numbers
-from cluster.fjord.operators.lookup import LookupTable
+from cluster.fjord.lookup_tables import LookupTable
 
 ROWS_AT_ONCE = 100_000
 """Rows of a snapshot that are in memory while it is cut."""

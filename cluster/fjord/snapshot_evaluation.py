@@ -8,10 +8,10 @@ import polars as pl
 
 from cluster.fjord.batch import END, NEVER, START, Batch
 from cluster.fjord.instantiation import operator_of
+from cluster.fjord.lookup_tables import LookupTable
 from cluster.fjord.operator import Operator
 from cluster.fjord.operators.aggregation import MergeAggregate
 from cluster.fjord.operators.lookup import Lookup as LookupOperator
-from cluster.fjord.operators.lookup import LookupTable
 from cluster.fjord.operators.partial_aggregation import PartialAggregate
 from cluster.fjord.scalars import compile_scalar
 from cluster.operators import Aggregate, Filter, Lookup, Node, Project, Relation

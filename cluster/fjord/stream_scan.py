@@ -7,8 +7,7 @@ from itertools import groupby
 
 import polars as pl
 
-from cluster.fjord.batch import ALWAYS, END, START, Batch
-from cluster.fjord.instantiation import empty_rows
+from cluster.fjord.batch import ALWAYS, END, START, Batch, empty_rows
 from cluster.fjord.stored_rows import StoredRows, read_together
 from cluster.operators.columns import PASSING, Column, Schema
 from cluster.scalars.real_values import settled_rows

@@ -15,9 +15,9 @@ from cluster.fjord.counters import Counters, counters_of, scan_owner
 from cluster.fjord.graph import Dataflow, RunningOperator
 from cluster.fjord.instantiation import operator_of, subscribed_operator
 from cluster.fjord.lacking_answers import Span, united
+from cluster.fjord.lookup_tables import Tables
 from cluster.fjord.operators.device_aggregates import DeviceAggregates, device_aggregate_columns
 from cluster.fjord.operators.grouped_filter import GroupedFilter
-from cluster.fjord.operators.lookup import Tables
 from cluster.fjord.queues import PullQueue, PushQueue
 from cluster.fjord.scan_conditions import wanted_rows
 from cluster.fjord.stream_scan import StreamScan

@@ -9,7 +9,7 @@ import polars as pl
 
 from cluster.errors import PlanError
 from cluster.fjord.batch import ALWAYS
-from cluster.fjord.operators.lookup import LookupTable, Parts, UnreadableRelationError
+from cluster.fjord.lookup_tables import LookupTable, Parts, UnreadableRelationError
 from cluster.fjord.snapshot_evaluation import evaluate_snapshot
 from cluster.operators import Node, Relation
 from cluster.scalars.real_values import settled_scan

@@ -10,17 +10,26 @@ Rows are final when emitted: a span is emitted once the watermark has passed its
 
 from __future__ import annotations
 
+import dataclasses
+import math
 from collections.abc import Sequence
+from typing import final
 
 import polars as pl
 
 from cluster.errors import PlanError
 from cluster.fjord.aggregates import partial_columns, split_aggregate, with_present_sums
-from cluster.fjord.batch import ALWAYS, END, INTERVAL, NEVER, START, Batch
+from cluster.fjord.batch import ALWAYS, END, INTERVAL, NEVER, START, Batch, types_of
 from cluster.fjord.operator import Operator, State
 from cluster.fjord.operators.coverings import Coverings
+from cluster.fjord.operators.row_boundaries import BoundedAggregate
+from cluster.fjord.row_flow import RowFlow, groups_of, of_a_key, slid
+from cluster.fjord.running_kind import Alone, InputFlows, RuntimeContext, StateEstimate
 from cluster.fjord.scalars import POLARS_TYPES
+from cluster.fjord.state_rows import StateRows, listed_bytes, partial_schema
 from cluster.operators.columns import AggregateCall, Schema
+from cluster.physical import operations as kinds
+from cluster.physical.nodes import Fragment, OperatorNode, PaneWindow
 
 _KEY = "fjord_key"
 _CUT = "fjord_cut"
@@ -170,3 +179,103 @@ class MergeAggregate(Operator):
 
     def _final(self, merged: pl.DataFrame) -> pl.DataFrame:
         return merged.select([START, END, *self._keys, *self._finals])
+
+
+@final
+class RunningMergeAggregate(Alone[kinds.MergeAggregate]):
+    """The second half of an aggregate."""
+
+    def operator(self, operation: kinds.MergeAggregate) -> Operator:
+        """Return the operator."""
+        return MergeAggregate(operation.keys, operation.calls, slide_us=operation.slide_us)
+
+    def with_origins(self, operation: kinds.MergeAggregate, context: RuntimeContext) -> Operator:
+        """Return one whose rows begin where one of their group does."""
+        return BoundedAggregate(self.instantiate(operation, context), types_of(operation.keys))
+
+    def window(self, operation: kinds.MergeAggregate, node: OperatorNode, fragment: Fragment) -> PaneWindow | None:
+        """Return the next window by time below, if that slides in steps."""
+        if operation.slide_us == 1:
+            return None
+        while node.inputs:
+            node = fragment.by_id[node.inputs[0]]
+            if isinstance(node.operation, kinds.TimeWindow):
+                size_us = node.operation.size_us
+                return None if size_us is None else PaneWindow(size_us, node.operation.slide_us)
+        return None
+
+    def flow(self, operation: kinds.MergeAggregate, inputs: InputFlows) -> RowFlow:
+        """Return rows that change with those of the input, or in the steps of the window below."""
+        window, keys = self.window(operation, inputs.node, inputs.fragment), groups_of(operation.keys)
+        if window is None:
+            return _changing(keys, inputs.first)
+        return slid(keys, inputs.first, window, window.slide_us)
+
+    def kept(self, operation: kinds.MergeAggregate, node: OperatorNode, estimate: StateEstimate) -> StateRows:
+        """Return a partial row for each tuple, or for each group and span; and values, where aggregates need all."""
+        columns = (*operation.keys, *partial_schema(operation.calls))
+        size = listed_bytes(operation.calls)
+        listed = estimate.alive(_aggregated(node, estimate.fragment)) * size if size else 0.0
+        return StateRows(_partial_rows(operation, node, estimate), columns, listed)
+
+    def alive(self, operation: kinds.MergeAggregate, node: OperatorNode, estimate: StateEstimate) -> float:
+        """Return no more rows than there are groups, and none without a tuple."""
+        tuples = estimate.alive(_aggregated(node, estimate.fragment))
+        return min(estimate.flow(node.id).valid, tuples, groups_of(operation.keys))
+
+
+def _changing(keys: int, below: RowFlow) -> RowFlow:
+    """Return an aggregate that changes where a row begins and where one ends; a group has one row at an instant.
+
+    That it does both is not counted as made: it is no more than rows that are read.
+    """
+    valid = min(below.valid, 1.0) if keys == 1 else below.valid
+    at_ends = 0.0 if below.lasting_us == 1 else min(below.per_second, max(keys * 1e6 - below.per_second, 0.0))
+    return dataclasses.replace(
+        below,
+        at_once=below.at_once if keys > 1 else 1,
+        per_second=below.per_second + at_ends,
+        valid=valid,
+        per_key=of_a_key(min(valid, keys)),
+        made_per_second=0.0,
+        at_ends_per_second=at_ends,
+    )
+
+
+def _partial_rows(operation: kinds.MergeAggregate, node: OperatorNode, estimate: StateEstimate) -> float:
+    """Return how many partial aggregates are kept at most: one for each tuple, or for each group and span."""
+    fragment = estimate.fragment
+    below = _aggregated(node, fragment)
+    alive, lasting_us = estimate.alive(below), estimate.flow(below.id).lasting_us
+    if granule_us := _granule_us(below, fragment):
+        # Rows of a granularity begin and end at its multiples only: no more intervals than there are.
+        spans = math.inf if lasting_us is None else lasting_us / granule_us + 1
+    elif isinstance(fragment.by_id[node.inputs[0]].operation, kinds.Exchange):
+        spans = (lasting_us or 0) / _step_us(operation, node, fragment)
+    else:
+        return alive
+    return min(alive, groups_of(operation.keys) * spans)
+
+
+def _aggregated(node: OperatorNode, fragment: Fragment) -> OperatorNode:
+    """Return the node whose rows are aggregated: below the first half, and the exchange between the halves."""
+    node = fragment.by_id[node.inputs[0]]
+    while isinstance(node.operation, kinds.PartialAggregate | kinds.Exchange):
+        node = fragment.by_id[node.inputs[0]]
+    return node
+
+
+def _granule_us(node: OperatorNode, fragment: Fragment) -> int | None:
+    """Return the granularity of a node's rows, if they have one: below filters and projections."""
+    while isinstance(node.operation, kinds.Project | kinds.GroupedFilter | kinds.Filter) and node.inputs:
+        node = fragment.by_id[node.inputs[0]]
+    return node.operation.granule_us if isinstance(node.operation, kinds.Granularity) else None
+
+
+def _step_us(operation: kinds.MergeAggregate, node: OperatorNode, fragment: Fragment) -> int:
+    """Return how far apart the ends of the intervals of partial rows are, at least."""
+    while node.inputs:
+        node = fragment.by_id[node.inputs[0]]
+        if isinstance(node.operation, kinds.GridWindow):
+            return node.operation.grid.step.usual_us
+    return operation.slide_us

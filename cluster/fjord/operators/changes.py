@@ -5,11 +5,15 @@ Where a tuple ends and an equal one begins, there is no change. A tuple that end
 
 from __future__ import annotations
 
+from typing import final
+
 import polars as pl
 
-from cluster.fjord.batch import ALWAYS, END, NEVER, START, Batch
+from cluster.fjord.batch import ALWAYS, END, NEVER, START, Batch, empty_rows
 from cluster.fjord.operator import Operator, State
 from cluster.fjord.operators.ordered_output import table_of
+from cluster.fjord.running_kind import Alone, KeepsNothing, MakesInstants, PassesNoOrigins
+from cluster.physical import operations as kinds
 
 _AT, _CHANGE = "fjord_at", "fjord_change"
 
@@ -67,3 +71,12 @@ class Changes(Operator):
     def restore(self, state: State) -> None:
         """Restore them."""
         self._steps = table_of(state, "steps")
+
+
+@final
+class RunningChanges(MakesInstants, KeepsNothing, PassesNoOrigins, Alone[kinds.Changes]):
+    """Rows that begin, or that cease to be valid."""
+
+    def operator(self, operation: kinds.Changes) -> Operator:
+        """Return the operator."""
+        return Changes(empty_rows(operation.columns), insertions=operation.insertions)

@@ -6,14 +6,21 @@ tuple number ceil((i + N) / A) * A: its interval runs from the stamp of the one 
 
 from __future__ import annotations
 
+from typing import final
+
 import polars as pl
 
 from cluster.errors import PlanError
-from cluster.fjord.batch import END, NEVER, START, Batch
-from cluster.fjord.operator import State
-from cluster.fjord.operators.lagging_window import BEGINS, LaggingWindow
+from cluster.fjord.batch import END, NEVER, START, Batch, empty_rows
+from cluster.fjord.operator import Operator, State
+from cluster.fjord.operators.lagging_window import BEGINS, LaggingWindow, rows_by_count
 from cluster.fjord.operators.ordered_output import table_of
+from cluster.fjord.row_flow import RowFlow, lasting, windowed
+from cluster.fjord.running_kind import Alone, InputFlows, RuntimeContext, StateEstimate
+from cluster.fjord.state_rows import StateRows
 from cluster.operators.mark_columns import ORIGIN
+from cluster.physical import operations as kinds
+from cluster.physical.nodes import OperatorNode
 from cluster.physical.rules.awaited_windows import MOST_LAG_US
 
 _NUMBER, _COUNT = "fjord_number", "fjord_count"
@@ -135,3 +142,28 @@ class CountWindow(LaggingWindow):
                 pl.when(pl.col(BEGINS).is_not_null()).then(START if self._slide == 1 else BEGINS).alias(ORIGIN.name)
             )
         self._waiting = waiting.select(self._waiting.columns)
+
+
+@final
+class RunningCountWindow(Alone[kinds.CountWindow]):
+    """A window by count."""
+
+    def operator(self, operation: kinds.CountWindow, *, origins: bool = False) -> Operator:
+        """Return the operator, whose rows have origins or not."""
+        rows, shape = empty_rows(operation.columns), (operation.rows, operation.slide_rows, operation.keys)
+        return CountWindow(rows, *shape, lag_us=operation.lag_us, origins=origins)
+
+    def with_origins(self, operation: kinds.CountWindow, context: RuntimeContext) -> Operator:
+        """Return one that notes where tuples entered."""
+        del context
+        return self.operator(operation, origins=True)
+
+    def flow(self, operation: kinds.CountWindow, inputs: InputFlows) -> RowFlow:
+        """Return rows that are valid for no known time, so many at an instant as the window has."""
+        most = rows_by_count(operation.rows, operation.slide_rows, operation.keys)
+        return lasting(windowed(inputs.first), None, most)
+
+    def kept(self, operation: kinds.CountWindow, node: OperatorNode, estimate: StateEstimate) -> StateRows:
+        """Return the tuples that the window has."""
+        del node, estimate
+        return StateRows(rows_by_count(operation.rows, operation.slide_rows, operation.keys), operation.columns)

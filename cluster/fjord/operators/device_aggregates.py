@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import final
 
 import polars as pl
 
@@ -16,9 +17,12 @@ from cluster.fjord.aggregates import partial_columns
 from cluster.fjord.batch import END, START, Batch
 from cluster.fjord.operator import Operator
 from cluster.fjord.operators.grouped_filter import GroupedFilter
+from cluster.fjord.running_kind import KeepsNothing, PassesNoOrigins, PassesRows, Subscribed
 from cluster.fjord.scalars import compile_scalar
 from cluster.operators.columns import QUERY_GROUP, VISIBLE_FROM, AggregateCall, Column, Output, Scalar, Schema
 from cluster.operators.scalar_expressions import conjunction_of
+from cluster.physical import operations as kinds
+from cluster.physical.nodes import Fragment
 from protocols.wire.batches import (
     EXPECTED_COLUMN,
     FINGERPRINT_COLUMN,
@@ -164,3 +168,22 @@ def _fits(each: AggregateRecipient) -> pl.Expr:
         for measure in measures:
             fits &= pl.col(measure_column(measure, field)).is_not_null() | (count == 0)
     return fits.fill_null(value=False)
+
+
+@final
+class RunningDeviceAggregates(PassesRows, KeepsNothing, PassesNoOrigins, Subscribed[kinds.DeviceAggregates]):
+    """Device partial aggregates as partial rows."""
+
+    def operator(self, operation: kinds.DeviceAggregates, fragment: Fragment) -> Operator:
+        """Return the operator for the queries that can use them."""
+        reported = [(each, each.missing if operation.missing else each.devices) for each in fragment.subscribers]
+        recipients = [
+            AggregateRecipient(
+                each.group, found.fingerprint, found.fixed, each.visible_from, found.own_pane_us, found.measures
+            )
+            for each, found in reported
+            if found is not None
+        ]
+        return DeviceAggregates(
+            recipients, operation.columns, keys=operation.keys, calls=operation.calls, pane_us=operation.pane_us
+        )

@@ -13,18 +13,24 @@ and coalesced at each instant at which the window changes (section 2.2). Answers
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import final
 
 import numpy as np
 import polars as pl
 
-from cluster.fjord.batch import ALWAYS, END, INTERVAL, NEVER, START, Batch
-from cluster.fjord.operator import State
+from cluster.fjord.batch import ALWAYS, END, INTERVAL, NEVER, START, Batch, empty_rows
+from cluster.fjord.operator import Operator, State
 from cluster.fjord.operators.live_marks import BEFORE_ALL
 from cluster.fjord.operators.ordered_output import number_of, table_of
+from cluster.fjord.operators.piece_chains import ChainedPieces
 from cluster.fjord.operators.shown_rows import LINKED, SINCE, Mark, Shown
 from cluster.fjord.operators.start_ordered import StartOrdered
 from cluster.fjord.row_order import group_numbers, places_by
+from cluster.fjord.running_kind import Alone, PassesRows, RuntimeContext, StateEstimate, alive_below
+from cluster.fjord.state_rows import StateRows, with_numbers
 from cluster.operators.extent import Coalescing
+from cluster.physical import operations as kinds
+from cluster.physical.nodes import OperatorNode
 from cluster.temporal.overtaken import Flags, Whole
 from cluster.temporal.run_versions import (
     NONE,
@@ -362,3 +368,21 @@ class Extent(StartOrdered):
 
 def _copies(values: list[str]) -> pl.Expr:
     return pl.int_range(pl.len(), dtype=pl.Int64).over(values).alias(_COPY)
+
+
+@final
+class RunningExtent(PassesRows, Alone[kinds.Extent]):
+    """An extent of one query."""
+
+    def operator(self, operation: kinds.Extent) -> Operator:
+        """Return the operator."""
+        rows = empty_rows(operation.columns)
+        return Extent(rows, operation.keys, operation.coalescing, lag_us=operation.lag_us)
+
+    def with_origins(self, operation: kinds.Extent, context: RuntimeContext) -> Operator:
+        """Return one that puts together what goes on."""
+        return ChainedPieces(self.instantiate(operation, context), made_of=False)
+
+    def kept(self, operation: kinds.Extent, node: OperatorNode, estimate: StateEstimate) -> StateRows:
+        """Return the samples that are valid, each with since when its row has been the same."""
+        return StateRows(alive_below(node, estimate), with_numbers(operation.columns, "since"))

@@ -6,12 +6,18 @@ multiples are guaranteed.
 
 from __future__ import annotations
 
+from typing import final
+
 import polars as pl
 
 from cluster.errors import PlanError
 from cluster.fjord.batch import ALWAYS, END, NEVER, START, Batch
 from cluster.fjord.operator import Operator
+from cluster.fjord.operators.piece_windows import PieceIntervals
 from cluster.fjord.operators.time_window import ceiling_multiple
+from cluster.fjord.row_flow import RowFlow, longer
+from cluster.fjord.running_kind import Alone, InputFlows, KeepsNothing, RuntimeContext
+from cluster.physical import operations as kinds
 
 
 class Granularity(Operator):
@@ -44,3 +50,20 @@ class Granularity(Operator):
 
     def _ceiling(self, instant: pl.Expr) -> pl.Expr:
         return -((-instant).floordiv(self._granule_us)) * self._granule_us
+
+
+@final
+class RunningGranularity(KeepsNothing, Alone[kinds.Granularity]):
+    """Snapshots at whole multiples of a granule only."""
+
+    def operator(self, operation: kinds.Granularity) -> Operator:
+        """Return the operator."""
+        return Granularity(operation.granule_us)
+
+    def with_origins(self, operation: kinds.Granularity, context: RuntimeContext) -> Operator:
+        """Return one that moves origins with the rows."""
+        return PieceIntervals(self.instantiate(operation, context), windowed=False)
+
+    def flow(self, operation: kinds.Granularity, inputs: InputFlows) -> RowFlow:
+        """Return rows that are valid longer by a granule."""
+        return longer(inputs.first, operation.granule_us)

@@ -5,14 +5,20 @@ papers/pipes_algebra.md section 3, with advance: the boundaries of the grid are 
 
 from __future__ import annotations
 
+from typing import final
+
 import numpy as np
 import polars as pl
 
 from cluster.errors import PlanError
 from cluster.fjord.batch import ALWAYS, END, NEVER, START, Batch
 from cluster.fjord.operator import Operator
+from cluster.fjord.operators.piece_windows import PieceIntervals
+from cluster.fjord.row_flow import RowFlow, longer, windowed
+from cluster.fjord.running_kind import Alone, InputFlows, KeepsNothing, RuntimeContext
 from cluster.fjord.window_boundaries import Instants, first_without, next_boundaries
 from cluster.operators.window_shapes import Grid
+from cluster.physical import operations as kinds
 
 
 class GridWindow(Operator):
@@ -70,3 +76,21 @@ class GridWindow(Operator):
         """Return the first change of what a window that is reset contains, after each stamp."""
         multiples = stamps // self._slide_us * self._slide_us + self._slide_us
         return multiples if self._slide_us == 1 else np.minimum(multiples, next_boundaries(self._grid, stamps))
+
+
+@final
+class RunningGridWindow(KeepsNothing, Alone[kinds.GridWindow]):
+    """A window by time whose boundaries lie on a grid."""
+
+    def operator(self, operation: kinds.GridWindow) -> Operator:
+        """Return the operator."""
+        return GridWindow(operation.grid, operation.slide_us)
+
+    def with_origins(self, operation: kinds.GridWindow, context: RuntimeContext) -> Operator:
+        """Return one that moves origins with the rows."""
+        return PieceIntervals(self.instantiate(operation, context), windowed=True)
+
+    def flow(self, operation: kinds.GridWindow, inputs: InputFlows) -> RowFlow:
+        """Return rows that are valid longer by its size, and until a boundary."""
+        step_us = max(operation.slide_us, operation.grid.step.usual_us)
+        return longer(windowed(inputs.first), operation.grid.size_us + step_us)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
+from typing import final
 
 import numpy as np
 import polars as pl
@@ -11,7 +12,10 @@ import polars as pl
 from cluster.fjord.batch import Batch
 from cluster.fjord.operator import Operator
 from cluster.fjord.predicate_index import PredicateIndex
+from cluster.fjord.running_kind import KeepsNothing, PassesNoOrigins, PassesRows, Subscribed
 from cluster.operators.columns import QUERY_GROUP, VISIBLE_FROM, Scalar, Schema
+from cluster.physical import operations as kinds
+from cluster.physical.nodes import Fragment
 
 
 class GroupedFilter(Operator):
@@ -64,3 +68,13 @@ class GroupedFilter(Operator):
 def _index(predicates: tuple[Scalar | None, ...], columns: Schema) -> PredicateIndex:
     """Building an index takes longer than using it, and a micro-batch is soon followed by another."""
     return PredicateIndex(predicates, columns)
+
+
+@final
+class RunningGroupedFilter(PassesRows, KeepsNothing, PassesNoOrigins, Subscribed[kinds.GroupedFilter]):
+    """The conditions of all query groups at once."""
+
+    def operator(self, operation: kinds.GroupedFilter, fragment: Fragment) -> Operator:
+        """Return the operator for the conditions of the queries."""
+        newest = fragment.newest if operation.visible_from else None
+        return GroupedFilter(fragment.conditions[operation.place], operation.columns, newest)

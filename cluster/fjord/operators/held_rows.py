@@ -14,18 +14,23 @@ depend on the cuts, rows do.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import final
 
 import polars as pl
 
 from cluster.errors import PlanError
 from cluster.fjord.batch import ALWAYS, END, INTERVAL, NEVER, START, Batch
+from cluster.fjord.lookup_tables import LookupTable, Tables
 from cluster.fjord.operator import Operator, State
-from cluster.fjord.operators.lookup import LookupTable, Tables
 from cluster.fjord.operators.ordered_output import number_of, table_of
+from cluster.fjord.row_flow import RowFlow
+from cluster.fjord.running_kind import InputFlows, KeepsNothing, RunningKind, RuntimeContext
 from cluster.fjord.scalars import POLARS_TYPES
 from cluster.operators import Node
+from cluster.operators.characteristics import KEYS_ASSUMED
 from cluster.operators.columns import QUERY_GROUP
 from cluster.operators.mark_columns import ORIGIN
+from cluster.physical import operations as kinds
 from cluster.physical.rules.awaited_windows import MOST_LAG_US
 
 _REACHED, _STREAM = "fjord_reached", "fjord_stream"
@@ -157,3 +162,34 @@ class Held(Operator):
         self._reached_us = table_of(state, "reached").item(0, _REACHED)
         self._version_us = number_of(state, "version") if "version" in state else self._reached_us
         self._begun_us = dict(table_of(state, "begun").iter_rows()) if "begun" in state else {}
+
+
+@final
+class RunningHeld(KeepsNothing, RunningKind[kinds.Held]):
+    """The rows of relations as a stream."""
+
+    def instantiate(self, operation: kinds.Held, context: RuntimeContext) -> Operator:
+        """Return the operator for the query groups of the fragment."""
+        return self._operator(operation, context, origins=False)
+
+    def with_origins(self, operation: kinds.Held, context: RuntimeContext) -> Operator:
+        """Return one whose rows have where their version, or the query, began."""
+        return self._operator(operation, context, origins=True)
+
+    def _operator(self, operation: kinds.Held, context: RuntimeContext, *, origins: bool) -> Operator:
+        fragment = context.fragment_of(operation)
+        return Held(
+            operation.table.table,
+            frozenset(operation.streams),
+            context.tables,
+            begins_us=operation.begins_us,
+            waits_us=operation.waits_us,
+            against=frozenset(operation.against),
+            groups=tuple(sorted(fragment.groups)) if operation.marked else None,
+            origins=origins,
+        )
+
+    def flow(self, operation: kinds.Held, inputs: InputFlows) -> RowFlow:
+        """Return rows of as many keys as are assumed, each cut as often as what waits."""
+        del operation, inputs
+        return RowFlow(0, 0, KEYS_ASSUMED * 1e6 / MOST_LAG_US, MOST_LAG_US, KEYS_ASSUMED, 1.0)

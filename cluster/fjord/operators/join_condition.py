@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 import polars as pl
@@ -159,3 +159,16 @@ def _comparable(one: str, left: pl.DataType, other: str, right: pl.DataType) -> 
     if pl.Null in {left, right}:  # such as NULLIF(1, 1): equals nothing
         return pl.lit(None, pl.Boolean), pl.lit(None, pl.Boolean)
     return pl.col(one).cast(pl.Float64), pl.col(other).cast(pl.Float64)
+
+
+def finds_by_key(predicate: Scalar | None, right: Iterable[str]) -> bool:
+    """Return whether a hash table finds partners; otherwise all pairs of each query group are tried.
+
+    Parameters
+    ----------
+    predicate
+        Of the join.
+    right
+        Columns of its right input.
+    """
+    return any(QUERY_GROUP.name not in columns for columns in equal_columns(predicate, list(right)))

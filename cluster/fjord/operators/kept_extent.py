@@ -11,17 +11,24 @@ same whatever the batches, the disorder and the host.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, final
 
 import polars as pl
 from polars.datatypes import DataTypeClass
 
-from cluster.fjord.batch import END, START, Batch
-from cluster.fjord.operator import Evictions, State
+from cluster.fjord.batch import END, START, Batch, empty_rows
+from cluster.fjord.operator import Evictions, Operator, State
 from cluster.fjord.operators.ordered_output import number_of, table_of
+from cluster.fjord.operators.piece_chains import ChainedPieces
 from cluster.fjord.operators.start_ordered import StartOrdered
+from cluster.fjord.row_flow import RowFlow, lasting, shown_each_slide
+from cluster.fjord.running_kind import Alone, InputFlows, RuntimeContext, StateEstimate
+from cluster.fjord.state_rows import StateRows, with_numbers
 from cluster.operators.kept_extent import KeptTuples
+from cluster.physical import operations as kinds
+from cluster.physical.nodes import OperatorNode, PaneWindow
 from cluster.physical.rules.awaited_windows import MOST_LAG_US
 from cluster.temporal.kept_rows import KeptRows, Numbered, Shown
 from cluster.temporal.windows import CountWindow, TimeWindow
@@ -218,3 +225,45 @@ class KeptExtent(StartOrdered):
             ],
             "lossy": [origin for origin, lossy in rows_of["changed"] if lossy],
         }
+
+
+CHANGED_ROWS = 3
+"""How many rows a tuple changes where an extent keeps fewer: its own, the one before of its key, and one that loses."""
+
+
+@final
+class RunningKeptExtent(Alone[kinds.KeptExtent]):
+    """Coalesced rows of at most so many tuples of a window."""
+
+    def operator(self, operation: kinds.KeptExtent) -> Operator:
+        """Return the operator."""
+        return KeptExtent(empty_rows(operation.columns), operation.kept, lag_us=operation.lag_us)
+
+    def with_origins(self, operation: kinds.KeptExtent, context: RuntimeContext) -> Operator:
+        """Return one that puts together what goes on."""
+        return ChainedPieces(self.instantiate(operation, context), made_of=False)
+
+    def flow(self, operation: kinds.KeptExtent, inputs: InputFlows) -> RowFlow:
+        """Return the coalesced rows of what is kept: all at each border, or those that change with a tuple."""
+        kept, below = operation.kept, inputs.first
+        if kept.in_steps:
+            window = PaneWindow(kept.size_us, kept.slide_us)
+            shown = min(below.per_second * window.slides, kept.most * 1e6 / kept.slide_us)
+            return shown_each_slide(below, window, shown, shown)
+        made = below.per_second * CHANGED_ROWS
+        changed = dataclasses.replace(
+            below,
+            per_tuple=below.per_tuple * CHANGED_ROWS,
+            at_once=below.per_tuple,
+            per_second=made,
+            read_once=below.read_once * CHANGED_ROWS,
+        )
+        found = lasting(changed, kept.longest_us, kept.most)
+        return dataclasses.replace(found, made_per_second=made - below.per_second)
+
+    def kept(self, operation: kinds.KeptExtent, node: OperatorNode, estimate: StateEstimate) -> StateRows:
+        """Return as many tuples as may be kept, or as the window has."""
+        kept = operation.kept
+        window = estimate.flow(node.inputs[0]).per_second * kept.size_us / 1e6
+        rows = min(float(kept.most), window if kept.rows is None else kept.rows)
+        return StateRows(rows, with_numbers(operation.columns, *BOOKKEEPING))

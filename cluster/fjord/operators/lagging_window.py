@@ -16,6 +16,8 @@ import polars as pl
 from cluster.fjord.batch import END, NEVER, START, Batch
 from cluster.fjord.operator import State
 from cluster.fjord.operators.start_ordered import StartOrdered
+from cluster.operators.characteristics import KEYS_ASSUMED
+from cluster.operators.columns import QUERY_GROUP
 
 BEGINS = "fjord_begins"
 """Where a waiting tuple entered the window, or was cut; NULL for one that has not entered."""
@@ -114,3 +116,12 @@ class LaggingWindow(StartOrdered):
     def save(self) -> State:
         """Return the waiting tuples."""
         return {**super().save(), "waiting": self._waiting}
+
+
+def rows_by_count(rows: int | None, slide_rows: int, keys: Iterable[str]) -> float:
+    """Return how many tuples a window by count has of all its keys: those in it, and those of the incomplete slide.
+
+    Of a shared one, a younger query has tuples that an older one has, too: so many for all of them.
+    """
+    partitioned = set(keys) - {QUERY_GROUP.name}
+    return float((rows or 0) + slide_rows - 1) * (KEYS_ASSUMED if partitioned else 1)

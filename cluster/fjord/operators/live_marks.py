@@ -18,6 +18,7 @@ import polars as pl
 
 from cluster.operators.columns import QUERY_GROUP, VISIBLE_FROM
 from cluster.operators.mark_columns import SUPERSEDED_UNTIL
+from cluster.physical.nodes import Subscriber
 from cluster.temporal.overtaken import Whole
 
 _SEEN, _AFTER = VISIBLE_FROM.name, SUPERSEDED_UNTIL.name
@@ -76,3 +77,11 @@ class LiveMarks:
 
 def _marks_in(samples: pl.DataFrame) -> list[str]:
     return [name for name in (_SEEN, _AFTER) if name in samples.columns]
+
+
+def epochs_of(subscribers: Iterable[Subscriber]) -> dict[int, list[int]]:
+    """Return, by query group, the epochs with which its queries began."""
+    found: dict[int, list[int]] = {}
+    for each in subscribers:
+        found.setdefault(each.group, []).append(each.visible_from)
+    return found

@@ -6,102 +6,42 @@
 
 It keeps no state: a tuple is answered when it comes, however the table is read and however large it is. Tuples that
 begin while the table cannot be read have no answer; the operator warns and goes on, so that other tuples are not lost.
+
+Pieces of a row find what that has found where it began:
+
+    table     |-- version 1 --)[-- version 2 --
+    row           |-----------------------)        cut at two watermarks
+    pieces        |------)-------)--------)        all of them with rows of version 1
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Protocol
+from typing import final
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
+from cluster.costs.partners import most_partners
 from cluster.errors import PlanError
 from cluster.fjord.batch import START, Batch
-from cluster.fjord.key_index import KeyIndex, Matches
+from cluster.fjord.key_index import Matches
+from cluster.fjord.lookup_tables import LookupTable, Parts, Tables
 from cluster.fjord.operator import Operator
 from cluster.fjord.operators.join_condition import join_condition, with_keys
+from cluster.fjord.operators.origins import with_origins, without_origins
+from cluster.fjord.row_flow import RowFlow
+from cluster.fjord.running_kind import InputFlows, KeepsNothing, RunningKind, RuntimeContext
 from cluster.fjord.scalars import POLARS_TYPES
 from cluster.operators import Lookup as LookupNode
-from cluster.operators import Node, TableLookup
+from cluster.operators import TableLookup
+from cluster.operators.mark_columns import ORIGIN
+from cluster.physical import operations as kinds
 
 MOST_PAIRS = 2_000_000
 """Most pairs that are tried at once where no equality selects the rows that can match."""
 
-_ROW = "fjord_row"
-
-
-class UnreadableRelationError(PlanError):
-    """A relation that cannot be looked up: not read yet, or not for longer than its author allows."""
-
-
-class LookupTable:
-    """The table in which tuples are looked up.
-
-    Parameters
-    ----------
-    rows
-        The table, without intervals.
-    """
-
-    def __init__(self, rows: pl.DataFrame) -> None:
-        self.rows = rows
-        self._indexes: dict[str, KeyIndex] = {}
-
-    def parts(self, probes: pl.Series | None) -> Iterator[tuple[NDArray[np.int64] | None, LookupTable]]:
-        """Yield the complete table."""
-        del probes
-        yield None, self
-
-    @property
-    def bytes(self) -> int:
-        """Its approximate size in memory, with the hash tables counted as four numbers for each row."""
-        return int(self.rows.estimated_size()) + 32 * self.rows.height * len(self._indexes)
-
-    def index(self, column: str) -> KeyIndex:
-        """Return the hash table on a column, built when it is first needed."""
-        if column not in self._indexes:
-            self._indexes[column] = KeyIndex(self.rows[column])
-        return self._indexes[column]
-
-
-class Parts(Protocol):
-    """A table, possibly in parts."""
-
-    def parts(self, probes: pl.Series | None) -> Iterator[tuple[NDArray[np.int64] | None, LookupTable]]:
-        """Yield parts of the table, with the places of the values whose rows they have; None for all values.
-
-        Parameters
-        ----------
-        probes
-            The values that are looked up by equality; None if there are none.
-        """
-        ...
-
-
-class Tables(Protocol):
-    """The source of the tables of lookups."""
-
-    def pieces(
-        self, table: Node, key: str | None, streams: frozenset[str], first_us: int, last_us: int
-    ) -> Sequence[tuple[int, Parts | PlanError]]:
-        """Return a table's pieces between two instants, each with its begin and rows; the first holds at `first_us`.
-
-        Where the table cannot be read, there is the reason instead of rows.
-
-        Parameters
-        ----------
-        table
-            A plan of relations.
-        key
-            The column that is looked up by equality; None if none is.
-        streams
-            The streams whose time determines the beginning of versions.
-        first_us, last_us
-            The instants.
-        """
-        ...
+_ROW, _STARTS = "fjord_row", "fjord_starts"
 
 
 class Lookup(Operator):
@@ -214,6 +154,31 @@ class Lookup(Operator):
             yield product if condition.residual is None else product.filter(condition.residual)
 
 
+class PiecewiseLookup(Operator):
+    """Stateless. A lookup of pieces.
+
+    Parameters
+    ----------
+    inner
+        The lookup, which finds what holds where rows start.
+    keeps
+        Whether its answers have origins.
+    """
+
+    def __init__(self, inner: Lookup, *, keeps: bool) -> None:
+        self._inner = inner
+        self._keeps = keeps
+
+    def transition(self, port: int, batch: Batch) -> Batch:
+        """Look pieces up at their origins."""
+        rows = with_origins(batch.rows)
+        begun = rows.with_columns(pl.col(START).alias(_STARTS), pl.col(ORIGIN.name).alias(START))
+        answer = self._inner.transition(port, Batch(begun.sort(START, maintain_order=True), batch.watermark_us))
+        self.warning = self._inner.warning
+        found = answer.rows.with_columns(pl.col(_STARTS).alias(START)).drop(_STARTS).sort(START, maintain_order=True)
+        return Batch(with_origins(found) if self._keeps else without_origins(found), batch.watermark_us)
+
+
 def _paired(numbered: pl.DataFrame, table: pl.DataFrame, matches: Matches, tests: Sequence[pl.Expr]) -> pl.DataFrame:
     """Return the pairs that pass all tests; of the others, perhaps many, only columns that tests read are fetched."""
     if tests:
@@ -229,3 +194,35 @@ def _side_by_side(numbered: pl.DataFrame, table: pl.DataFrame, matches: Matches)
     every_once = np.array_equal(matches.probed, np.arange(numbered.height))
     rows = numbered if every_once else numbered[matches.probed]
     return rows.hstack(table[matches.found]) if table.columns else rows
+
+
+@final
+class RunningLookup(KeepsNothing, RunningKind[kinds.Lookup]):
+    """A lookup in a relation."""
+
+    def instantiate(self, operation: kinds.Lookup, context: RuntimeContext) -> Lookup:
+        """Return the operator, which reads the table where there are tables."""
+        return Lookup(operation.table, frozenset(operation.streams), context.tables)
+
+    def with_origins(self, operation: kinds.Lookup, context: RuntimeContext) -> Operator:
+        """Return one that looks pieces up at their origins, and keeps these."""
+        return PiecewiseLookup(self.instantiate(operation, context), keeps=True)
+
+    def dropping_origins(self, operation: kinds.Lookup, context: RuntimeContext) -> Operator:
+        """Return one that looks pieces up at their origins, and drops these."""
+        return PiecewiseLookup(self.instantiate(operation, context), keeps=False)
+
+    def flow(self, operation: kinds.Lookup, inputs: InputFlows) -> RowFlow:
+        """Return rows with their partners in the relation."""
+        below, times = inputs.first, most_partners(operation.table, inputs.sizes)
+        return RowFlow(
+            below.per_tuple * times,
+            below.at_once * times,
+            below.per_second * times,
+            below.lasting_us,
+            below.valid * times,
+            below.per_key * times,
+            below.per_second * (times - 1),
+            "a relation of which each tuple finds many rows" if times > 1 else below.because,
+            below.read_once * times,
+        )

@@ -6,13 +6,21 @@ wherever one of them steps. A span is emitted once both inputs have passed its e
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Sequence
+from typing import TypeVar, final
 
 import polars as pl
 
-from cluster.fjord.batch import ALWAYS, END, NEVER, START, Batch
+from cluster.fjord.batch import ALWAYS, END, NEVER, START, Batch, empty_rows, types_of
 from cluster.fjord.operator import Operator, State
 from cluster.fjord.operators.ordered_output import OrderedOutput, number_of, table_of
+from cluster.fjord.operators.row_boundaries import BoundedMultiplicities
+from cluster.fjord.row_flow import RowFlow, of_both, shortest
+from cluster.fjord.running_kind import Alone, InputFlows, RuntimeContext, StateEstimate, alive_below
+from cluster.fjord.state_rows import StateRows
+from cluster.physical import operations as kinds
+from cluster.physical.nodes import OperatorNode
 
 _AT, _LEFT, _RIGHT = "fjord_at", "fjord_left", "fjord_right"
 
@@ -127,3 +135,48 @@ def difference(columns: pl.DataFrame) -> Multiplicities:
 def intersection(columns: pl.DataFrame) -> Multiplicities:
     """Return the operator of the bag intersection: min(left, right)."""
     return Multiplicities(columns, pl.min_horizontal)
+
+
+_K = TypeVar("_K", bound=kinds.Difference | kinds.Intersection)
+
+
+class _RunningMultiplicities(Alone[_K]):
+    """What both have in common."""
+
+    def with_origins(self, operation: _K, context: RuntimeContext) -> Operator:
+        """Return one whose rows begin where an equal one does, on either side."""
+        return BoundedMultiplicities(self.instantiate(operation, context), types_of(operation.columns))
+
+    def kept(self, operation: _K, node: OperatorNode, estimate: StateEstimate) -> StateRows:
+        """Return the rows of both sides that are valid."""
+        return StateRows(alive_below(node, estimate), operation.columns)
+
+
+@final
+class RunningDifference(_RunningMultiplicities[kinds.Difference]):
+    """The difference of two inputs."""
+
+    def operator(self, operation: kinds.Difference) -> Operator:
+        """Return the operator."""
+        return difference(empty_rows(operation.columns))
+
+    def flow(self, operation: kinds.Difference, inputs: InputFlows) -> RowFlow:
+        """Return the rows of the left, cut where those of the right begin and end."""
+        del operation
+        left, right = inputs.both
+        return dataclasses.replace(of_both(left, right), at_once=left.at_once, lasting_us=left.lasting_us)
+
+
+@final
+class RunningIntersection(_RunningMultiplicities[kinds.Intersection]):
+    """The intersection of two inputs."""
+
+    def operator(self, operation: kinds.Intersection) -> Operator:
+        """Return the operator."""
+        return intersection(empty_rows(operation.columns))
+
+    def flow(self, operation: kinds.Intersection, inputs: InputFlows) -> RowFlow:
+        """Return rows that are valid as long as both sides have them."""
+        del operation
+        left, right = inputs.both
+        return dataclasses.replace(of_both(left, right), lasting_us=shortest(left, right))

@@ -17,15 +17,14 @@ import polars as pl
 
 from cluster.fjord.batch import START, Batch
 from cluster.fjord.operator import Evictions, Operator, State
-from cluster.fjord.operators.projection import Project
-from cluster.operators.columns import Output
+from cluster.operators.columns import Column
 from cluster.operators.mark_columns import ORIGIN, RIGHT
-from cluster.operators.scalar_expressions import passed_on
 
 RIGHT_ORIGIN = RIGHT + ORIGIN.name
 """The origin of the right row of a pair, while a join looks for pairs."""
 MADE_OF = "fjord_made_of"
 """The origin of the row that a row is made of, while that has none of its own yet."""
+RIGHT_ORIGIN_COLUMN, MADE_OF_COLUMN = Column(RIGHT_ORIGIN, ORIGIN.type), Column(MADE_OF, ORIGIN.type)
 
 
 def with_origins(rows: pl.DataFrame, name: str = ORIGIN.name) -> pl.DataFrame:
@@ -157,20 +156,3 @@ class OriginJoin(AroundOperator):
         del watermark_us
         later = pl.max_horizontal(ORIGIN.name, RIGHT_ORIGIN).alias(ORIGIN.name)
         return rows.select(pl.exclude(ORIGIN.name, RIGHT_ORIGIN), later)
-
-
-class PieceProject(Operator):
-    """A projection that passes on origins. Stateless.
-
-    Parameters
-    ----------
-    outputs
-        Names and expressions of the other columns.
-    """
-
-    def __init__(self, outputs: tuple[Output, ...]) -> None:
-        self._inner = Project((*outputs, *passed_on([ORIGIN])))
-
-    def transition(self, port: int, batch: Batch) -> Batch:
-        """Compute the columns; interval and origin stay."""
-        return self._inner.transition(port, Batch(with_origins(batch.rows), batch.watermark_us))

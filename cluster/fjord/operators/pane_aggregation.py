@@ -11,9 +11,11 @@ Rows are final when emitted: a window's answer is emitted once the watermark has
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import dataclasses
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import final
 
 import polars as pl
 
@@ -23,9 +25,14 @@ from cluster.fjord.batch import ALWAYS, END, INTERVAL, NEVER, START, Batch
 from cluster.fjord.operator import Operator, State
 from cluster.fjord.operators.ordered_output import number_of, table_of
 from cluster.fjord.pane_grid import PaneGrid, has_slabs
+from cluster.fjord.row_flow import RowFlow, groups_of, slid
+from cluster.fjord.running_kind import InputFlows, PassesNoOrigins, StateEstimate, Subscribed
 from cluster.fjord.scalars import POLARS_TYPES
+from cluster.fjord.state_rows import StateRows, listed_bytes, partial_schema
 from cluster.operators.columns import QUERY_GROUP, VISIBLE_FROM, AggregateCall, Schema
 from cluster.operators.mark_columns import MARKS, SIZE, SLIDE, SUPERSEDED_UNTIL
+from cluster.physical import operations as kinds
+from cluster.physical.nodes import Fragment, OperatorNode, PaneWindow
 
 _FROM = "fjord_from"
 _UNTIL = "fjord_until"
@@ -269,3 +276,51 @@ def _reached(watermark_us: int) -> pl.Expr:
     if not ALWAYS < watermark_us < NEVER:
         return pl.lit(watermark_us, pl.Int64)
     return _next(pl.lit(watermark_us + 1, pl.Int64))
+
+
+@final
+class RunningPaneAggregate(PassesNoOrigins, Subscribed[kinds.PaneAggregate]):
+    """The windows of all subscribers, merged from shared panes."""
+
+    def operator(self, operation: kinds.PaneAggregate, fragment: Fragment) -> Operator:
+        """Return the operator for the windows of the queries."""
+        subscribers = [
+            WindowSubscriber(each.group, each.window.size_us, each.window.slide_us, each.visible_from)
+            for each in fragment.subscribers
+            if each.window is not None
+        ]
+        return PaneAggregate(operation.keys, operation.calls, subscribers)
+
+    def window(self, operation: kinds.PaneAggregate, node: OperatorNode, fragment: Fragment) -> PaneWindow:
+        """Return the window that makes most rows."""
+        del operation, node
+        windows = sorted(fragment.tally.windows)
+        return PaneWindow(*min(windows, key=lambda length: length[1] / length[0]))
+
+    def flow(self, operation: kinds.PaneAggregate, inputs: InputFlows) -> RowFlow:
+        """Return the rows of the window of which one tuple makes most; those that are made, of all windows."""
+        flows = list(_flows(operation, inputs))
+        most, _ = max(flows, key=lambda each: each[0].per_tuple)
+        return dataclasses.replace(most, made_per_second=sum(each.made_per_second * times for each, times in flows))
+
+    def kept(self, operation: kinds.PaneAggregate, node: OperatorNode, estimate: StateEstimate) -> StateRows:
+        """Return the partial rows of panes, of each query group as long as its longest window lasts."""
+        del node
+        (stream,) = estimate.fragment.streams
+        keys, tuples = groups_of(operation.keys), estimate.rates.get(stream, 0.0)
+        span_us, pane_us = estimate.fragment.tally.span_us, _pane_us(estimate.fragment)
+        rows = min(tuples * span_us / 1e6, keys * span_us / pane_us)
+        columns = (*operation.keys, QUERY_GROUP, VISIBLE_FROM, *partial_schema(operation.calls))
+        return StateRows(rows, columns, tuples * span_us / 1e6 * listed_bytes(operation.calls))
+
+
+def _flows(operation: kinds.PaneAggregate, inputs: InputFlows) -> Iterator[tuple[RowFlow, int]]:
+    """Yield the answers of each window that shares panes, and over how many different conditions it is."""
+    pane_us = _pane_us(inputs.fragment)
+    for (size_us, slide_us), times in sorted(inputs.fragment.tally.windows.items()):
+        yield slid(groups_of(operation.keys), inputs.first, PaneWindow(size_us, slide_us), pane_us), times
+
+
+def _pane_us(fragment: Fragment) -> int:
+    """Return the width of the panes of a fragment."""
+    return next(each.operation.width_us for each in fragment.nodes if isinstance(each.operation, kinds.Panes))

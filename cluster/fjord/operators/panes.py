@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import final
+
 import polars as pl
 
 from cluster.errors import PlanError
 from cluster.fjord.batch import END, START, Batch
 from cluster.fjord.operator import Operator
+from cluster.fjord.running_kind import Alone, KeepsNothing, PassesNoOrigins, PassesRows
+from cluster.physical import operations as kinds
 
 
 class Panes(Operator):
@@ -28,3 +32,12 @@ class Panes(Operator):
         del port
         pane = (pl.col(START).floordiv(self._width_us) + 1) * self._width_us - 1
         return Batch(batch.rows.with_columns(pane.alias(START), (pane + 1).alias(END)), batch.watermark_us)
+
+
+@final
+class RunningPanes(PassesRows, KeepsNothing, PassesNoOrigins, Alone[kinds.Panes]):
+    """One stamp for all rows of a pane."""
+
+    def operator(self, operation: kinds.Panes) -> Operator:
+        """Return the operator."""
+        return Panes(operation.width_us)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
+from typing import final
 
 import numpy as np
 import polars as pl
@@ -11,7 +12,10 @@ import polars as pl
 from cluster.fjord.aggregates import partial_columns
 from cluster.fjord.batch import END, START, Batch
 from cluster.fjord.operator import Operator
+from cluster.fjord.operators.row_boundaries import CountedPartialAggregate
+from cluster.fjord.running_kind import Alone, KeepsNothing, PassesRows, RuntimeContext
 from cluster.operators.columns import AggregateCall
+from cluster.physical import operations as kinds
 from cluster.scalars.real_values import all_finite
 
 ROWS_AT_ONCE = 128 * 1024
@@ -124,3 +128,16 @@ def _pieces(rows: pl.DataFrame) -> Iterator[pl.DataFrame]:
                 until = int(starts.search_sorted(starts[first], side="right"))
         yield rows.slice(first, until - first)
         first = until
+
+
+@final
+class RunningPartialAggregate(PassesRows, KeepsNothing, Alone[kinds.PartialAggregate]):
+    """The first half of an aggregate."""
+
+    def operator(self, operation: kinds.PartialAggregate) -> Operator:
+        """Return the operator."""
+        return PartialAggregate(operation.keys, operation.calls)
+
+    def with_origins(self, operation: kinds.PartialAggregate, context: RuntimeContext) -> Operator:
+        """Return one that counts the pieces in a partial row."""
+        return CountedPartialAggregate(self.instantiate(operation, context), operation.keys)

@@ -17,12 +17,13 @@ step, for all partitions at once.
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Iterator, Sequence
+from typing import final
 
 import polars as pl
 
 from cluster.errors import PlanError
-from cluster.fjord.batch import END, INTERVAL, NEVER, START, Batch, instant_text
-from cluster.fjord.operator import State
+from cluster.fjord.batch import END, INTERVAL, NEVER, START, Batch, empty_rows, instant_text
+from cluster.fjord.operator import Operator, State
 from cluster.fjord.operators.ordered_output import OrderedOutput, table_of
 from cluster.fjord.operators.start_ordered import StartOrdered
 from cluster.fjord.pattern_outlook import PatternOutlook
@@ -30,8 +31,14 @@ from cluster.fjord.pattern_reserve import EAGER_STEPS, MOST_STEPS, STEPS_OF_ROW,
 from cluster.fjord.pattern_rows import Partition, PatternRows
 from cluster.fjord.pattern_values import PatternValues
 from cluster.fjord.row_automaton import MOST_RUNS, Automaton, Bounds, Match, Search
+from cluster.fjord.running_kind import Alone, MakesInstants, PassesNoOrigins, StateEstimate
 from cluster.fjord.scalars import POLARS_TYPES
+from cluster.fjord.state_rows import StateRows
+from cluster.operators.characteristics import KEYS_ASSUMED
+from cluster.operators.columns import QUERY_GROUP
 from cluster.operators.pattern_match import RowPattern
+from cluster.physical import operations as kinds
+from cluster.physical.nodes import OperatorNode
 
 Held = tuple[Partition, Bounds, int]
 Asked = list[tuple[str, Held]]
@@ -246,3 +253,22 @@ def _waits(partition: Partition, search: Search) -> bool:
     """Return whether a search waits until it is known if it can find a match at all: it would read rows once more."""
     first_read = search.place - max(partition.read, search.start)
     return search.steps > EAGER_STEPS + free_steps(max(0, first_read))
+
+
+@final
+class RunningPatternMatch(MakesInstants, PassesNoOrigins, Alone[kinds.PatternMatch]):
+    """Matches of a pattern of rows."""
+
+    def operator(self, operation: kinds.PatternMatch) -> Operator:
+        """Return the operator."""
+        return PatternMatch(empty_rows(operation.columns), operation.keys, operation.pattern)
+
+    def kept(self, operation: kinds.PatternMatch, node: OperatorNode, estimate: StateEstimate) -> StateRows:
+        """Return the rows within the pattern's time, or the last few of each key."""
+        pattern = operation.pattern
+        if pattern.within_us is not None:
+            rows = estimate.flow(node.inputs[0]).per_second * pattern.within_us / 1e6
+            return StateRows(rows, operation.columns)
+        partitioned = set(operation.keys) - {QUERY_GROUP.name}
+        last = max((pattern.most_rows or 0) - 1, *(lag.rows for lag in pattern.lags), 0)
+        return StateRows(float(last * (KEYS_ASSUMED if partitioned else 1)), operation.columns)

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import final
 
 import polars as pl
 
 from cluster.fjord.batch import Batch
 from cluster.fjord.operator import Operator
+from cluster.fjord.running_kind import KeepsNothing, PassesRows, RuntimeContext, Subscribed
 from cluster.fjord.scalars import compile_scalar
 from cluster.operators.columns import QUERY_GROUP, Scalar
+from cluster.physical import operations as kinds
+from cluster.physical.nodes import Fragment
 
 _ROW, _CONDITION = "fjord_row", "fjord_condition"
 
@@ -45,3 +49,16 @@ class PerQueryFilter(Operator):
         if not kept:
             return Batch(rows.clear(), batch.watermark_us)
         return Batch(pl.concat(kept).sort(_ROW).drop(_ROW), batch.watermark_us)
+
+
+@final
+class RunningPerQueryFilter(PassesRows, KeepsNothing, Subscribed[kinds.PerQueryFilter]):
+    """Of each query group's rows those that meet its own condition."""
+
+    def operator(self, operation: kinds.PerQueryFilter, fragment: Fragment) -> Operator:
+        """Return the operator for the conditions of the queries."""
+        return PerQueryFilter({each.group: each.choices[operation.place] for each in fragment.subscribers})
+
+    def with_origins(self, operation: kinds.PerQueryFilter, context: RuntimeContext) -> Operator:
+        """Return the operator itself, which passes on rows as they are."""
+        return self.instantiate(operation, context)

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import final
 
 import polars as pl
 
 from cluster.fjord.batch import Batch
 from cluster.fjord.operator import Operator
+from cluster.fjord.running_kind import KeepsNothing, PassesNoOrigins, PassesRows, Subscribed
 from cluster.operators.columns import QUERY_GROUP
+from cluster.physical import operations as kinds
+from cluster.physical.nodes import Fragment
 from protocols.wire.batches import COVERED_BY_COLUMN
 
 
@@ -40,3 +44,15 @@ class PreaggregatedFilter(Operator):
             covered = pl.col(COVERED_BY_COLUMN).str.split(" ").list.contains(own)
             rows = rows.filter(~covered.fill_null(value=False))
         return Batch(rows.drop(COVERED_BY_COLUMN), batch.watermark_us)
+
+
+@final
+class RunningPreaggregatedFilter(PassesRows, KeepsNothing, PassesNoOrigins, Subscribed[kinds.PreaggregatedFilter]):
+    """Samples without those that device aggregates contain."""
+
+    def operator(self, operation: kinds.PreaggregatedFilter, fragment: Fragment) -> Operator:
+        """Return the operator for the aggregates that the queries use."""
+        del operation
+        given = {each.group: each.devices for each in fragment.subscribers if each.devices is not None}
+        only = frozenset(group for group, devices in given.items() if devices.only)
+        return PreaggregatedFilter({group: devices.fingerprint for group, devices in given.items()}, only)

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from typing import final
+
 import polars as pl
 
 from cluster.expressions.nodes import Column
 from cluster.fjord.batch import END, START, Batch
 from cluster.fjord.operator import Operator
+from cluster.fjord.operators.origins import with_origins
+from cluster.fjord.running_kind import Alone, KeepsNothing, PassesNoOrigins, PassesRows, RuntimeContext
 from cluster.fjord.scalars import compile_scalar
 from cluster.operators.columns import STAMP, Output, Scalar, Schema
+from cluster.operators.mark_columns import ORIGIN
+from cluster.operators.scalar_expressions import passed_on
+from cluster.physical import operations as kinds
 
 
 class Project(Operator):
@@ -36,3 +43,43 @@ class Project(Operator):
         interval = [pl.col(START), pl.col(END)]
         # Beside the interval a constant becomes as long as the batch.
         return Batch(batch.rows.select([*interval, *self._columns]), batch.watermark_us)
+
+
+class PieceProject(Operator):
+    """A projection that passes on origins. Stateless.
+
+    Parameters
+    ----------
+    outputs
+        Names and expressions of the other columns.
+    """
+
+    def __init__(self, outputs: tuple[Output, ...]) -> None:
+        self._inner = Project((*outputs, *passed_on([ORIGIN])))
+
+    def transition(self, port: int, batch: Batch) -> Batch:
+        """Compute the columns; interval and origin stay."""
+        return self._inner.transition(port, Batch(with_origins(batch.rows), batch.watermark_us))
+
+
+@final
+class RunningColumns(PassesRows, KeepsNothing, PassesNoOrigins, Alone[kinds.Columns]):
+    """The columns that a pipeline reads."""
+
+    def operator(self, operation: kinds.Columns) -> Operator:
+        """Return the operator."""
+        return Project.columns_of(operation.columns)
+
+
+@final
+class RunningProject(PassesRows, KeepsNothing, Alone[kinds.Project]):
+    """A projection."""
+
+    def operator(self, operation: kinds.Project) -> Operator:
+        """Return the operator."""
+        return Project(operation.outputs)
+
+    def with_origins(self, operation: kinds.Project, context: RuntimeContext) -> Operator:
+        """Return one that passes on origins, too."""
+        del context
+        return PieceProject(operation.outputs)

@@ -12,17 +12,27 @@ and outlast are forgotten.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
+from typing import final
 
 import numpy as np
 import polars as pl
+from msgspec import structs
 
-from cluster.fjord.batch import ALWAYS, END, NEVER, START, Batch
+from cluster.fjord.batch import ALWAYS, END, NEVER, START, Batch, empty_rows
 from cluster.fjord.operator import Operator, State
 from cluster.fjord.operators.ordered_output import number_of, table_of
+from cluster.fjord.operators.origins import MADE_OF, MADE_OF_COLUMN
+from cluster.fjord.operators.piece_chains import ChainedPieces
 from cluster.fjord.operators.rank_sweep import CLOSED, RankedRows, RankSweep, undominated
+from cluster.fjord.row_flow import MOST, RowFlow, groups_of
 from cluster.fjord.row_order import comparable, group_numbers
+from cluster.fjord.running_kind import Alone, InputFlows, RuntimeContext, StateEstimate, alive_below
+from cluster.fjord.state_rows import StateRows, with_numbers
 from cluster.operators.columns import Ordering, RankFunction
+from cluster.physical import operations as kinds
+from cluster.physical.nodes import OperatorNode
 
 _SINCE, _PLACE = "fjord_since_us", "fjord_place"
 MOST_PASSES = 64
@@ -197,3 +207,63 @@ class Ranked(Operator):
     def _named(self, pieces: pl.DataFrame) -> pl.DataFrame:
         place = [] if self._name is None else [pl.col(_PLACE).alias(self._name)]
         return pieces.select(*self._columns, *place)
+
+
+@final
+class RunningRanked(Alone[kinds.Ranked]):
+    """Tuples by their places."""
+
+    def operator(self, operation: kinds.Ranked) -> Operator:
+        """Return the operator."""
+        return Ranked(
+            empty_rows(operation.columns),
+            keys=operation.keys,
+            order=operation.order,
+            function=operation.function,
+            above=operation.above,
+            most=operation.most,
+            name=operation.name,
+            lag_us=operation.lag_us,
+        )
+
+    def with_origins(self, operation: kinds.Ranked, context: RuntimeContext) -> Operator:
+        """Return one that puts together what goes on of a row.
+
+        Of equal rows that are numbered, the one that began first comes first, wherever it was cut.
+        """
+        ties = (Ordering(MADE_OF),) if operation.function == "row_number" else ()
+        columns, order = (*operation.columns, MADE_OF_COLUMN), (*operation.order, *ties)
+        of_rows = structs.replace(operation, columns=columns, order=order)
+        return ChainedPieces(self.instantiate(of_rows, context), made_of=True)
+
+    def flow(self, operation: kinds.Ranked, inputs: InputFlows) -> RowFlow:
+        """Return rows by their places: when one begins or ends, those behind it move, or one takes the last place.
+
+        With many rows in a group, few of them have one of the first places.
+        """
+        rows = inputs.first
+        most = MOST if operation.most is None else float(max(operation.most, 1))
+        valid = rows.valid / _groups(operation)
+        share = 1.0 if valid <= most else most / valid
+        moved = 1.0 if operation.name is None else max(min(most, valid) - operation.above, 1.0)
+        per_second = rows.per_second * (1 + 2 * share * moved)
+        return dataclasses.replace(
+            rows,
+            per_tuple=rows.per_tuple * 2,
+            at_once=min(rows.at_once, most),
+            per_second=per_second,
+            made_per_second=per_second - rows.per_second,
+        )
+
+    def kept(self, operation: kinds.Ranked, node: OperatorNode, estimate: StateEstimate) -> StateRows:
+        """Return the rows that are valid; of rows that last for ever, only those with a place."""
+        columns = with_numbers(operation.columns, "since", "place")
+        (below,) = node.inputs
+        if estimate.flow(below).lasting_us is not None or operation.most is None:
+            return StateRows(alive_below(node, estimate), columns)
+        return StateRows(_groups(operation) * float(operation.most), columns)
+
+
+def _groups(operation: kinds.Ranked) -> int:
+    """Return how many groups there are, each with an order of its own."""
+    return groups_of(tuple(each for each in operation.columns if each.name in operation.keys))

@@ -5,13 +5,17 @@ Disorder is repaired here, at the head of a plan, and nowhere else (papers/pipes
 
 from __future__ import annotations
 
+from typing import final
+
 import polars as pl
 
 from cluster.fjord.batch import ALWAYS, INTERVAL, START, Batch
 from cluster.fjord.operator import Operator, State
 from cluster.fjord.operators.ordered_output import split_at
+from cluster.fjord.running_kind import Alone, KeepsNothing, PassesNoOrigins, PassesRows
 from cluster.fjord.scalars import POLARS_TYPES
 from cluster.operators.columns import Schema
+from cluster.physical import operations as kinds
 
 
 class Reorder(Operator):
@@ -60,3 +64,12 @@ class Reorder(Operator):
         assert isinstance(waiting, pl.DataFrame)  # noqa: S101 - written by save()
         assert isinstance(watermark_us, int)  # noqa: S101 - written by save()
         self._waiting, self._watermark_us = waiting, watermark_us
+
+
+@final
+class RunningReorder(PassesRows, KeepsNothing, PassesNoOrigins, Alone[kinds.Reorder]):
+    """Rows in the order of their starts."""
+
+    def operator(self, operation: kinds.Reorder) -> Operator:
+        """Return the operator."""
+        return Reorder(operation.columns)

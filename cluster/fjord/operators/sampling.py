@@ -13,11 +13,15 @@ of a period. That needs no state: a tuple is stored with the stamps of its neigh
 
 from __future__ import annotations
 
+from typing import final
+
 import polars as pl
 
 from cluster.errors import PlanError
 from cluster.fjord.batch import START, Batch
 from cluster.fjord.operator import Operator
+from cluster.fjord.running_kind import Alone, KeepsNothing, PassesNoOrigins, PassesRows
+from cluster.physical import operations as kinds
 from protocols.wire.batches import DEFAULT_RATE_COLUMN, NEXT_COLUMN, NO_NEIGHBOUR_US, PREVIOUS_COLUMN
 
 
@@ -59,3 +63,12 @@ def is_first(period_us: int) -> pl.Expr:
     period = pl.col(START) // period_us
     begins = (previous == NO_NEIGHBOUR_US) | (previous // period_us < period)
     return begins & (following.is_null() | (following // period_us > period))
+
+
+@final
+class RunningSample(PassesRows, KeepsNothing, PassesNoOrigins, Alone[kinds.Sample]):
+    """The samples of a period."""
+
+    def operator(self, operation: kinds.Sample) -> Operator:
+        """Return the operator."""
+        return Sample(operation.period_us)

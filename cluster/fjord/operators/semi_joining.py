@@ -10,15 +10,25 @@ papers/pipes_algebra.md section 3, with native existence: a left tuple keeps its
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
+from typing import final
 
 import polars as pl
+from msgspec import structs
 
-from cluster.fjord.batch import ALWAYS, END, START, Batch
+from cluster.fjord.batch import ALWAYS, END, START, Batch, empty_rows
 from cluster.fjord.operator import Operator, State
-from cluster.fjord.operators.join_condition import join_condition, matching_pairs
+from cluster.fjord.operators.join_condition import finds_by_key, join_condition, matching_pairs
 from cluster.fjord.operators.ordered_output import OrderedOutput, number_of, table_of
+from cluster.fjord.operators.origins import MADE_OF_COLUMN
+from cluster.fjord.operators.piece_chains import ChainedPieces
+from cluster.fjord.row_flow import RowFlow, of_both, paired
+from cluster.fjord.running_kind import Alone, InputFlows, RuntimeContext, StateEstimate, alive_below
+from cluster.fjord.state_rows import StateRows
 from cluster.operators.columns import Scalar
+from cluster.physical import operations as kinds
+from cluster.physical.nodes import OperatorNode
 
 _ROW, _BEGIN, _UNTIL, _REACHED, _FROM, _STRETCH = (
     "fjord_row", "fjord_begin", "fjord_until", "fjord_reached", "fjord_from", "fjord_stretch",
@@ -122,3 +132,31 @@ class SemiJoin(Operator):
         self._output.restore(state)
         self._left, self._right = table_of(state, "left"), table_of(state, "right")
         self._watermarks_us = [number_of(state, "left_us"), number_of(state, "right_us")]
+
+
+@final
+class RunningSemiJoin(Alone[kinds.SemiJoin]):
+    """A semi-join or anti-join."""
+
+    def operator(self, operation: kinds.SemiJoin) -> Operator:
+        """Return the operator."""
+        sides = empty_rows(operation.left), empty_rows(operation.right)
+        return SemiJoin(*sides, operation.predicate, anti=operation.anti)
+
+    def with_origins(self, operation: kinds.SemiJoin, context: RuntimeContext) -> Operator:
+        """Return one that puts together what goes on of a row of the left."""
+        of_rows = structs.replace(operation, left=(*operation.left, MADE_OF_COLUMN))
+        return ChainedPieces(self.instantiate(of_rows, context), made_of=True)
+
+    def flow(self, operation: kinds.SemiJoin, inputs: InputFlows) -> RowFlow:
+        """Return the rows of the left, cut where those of the right begin and end; made are all pairs tried."""
+        left, right = inputs.both
+        both = of_both(left, right)
+        by_key = finds_by_key(operation.predicate, (column.name for column in operation.right))
+        tried = 0.0 if by_key else paired(left, left.valid, right, right.valid)
+        made = max(tried - both.per_second, 0.0)
+        return dataclasses.replace(both, at_once=left.at_once, lasting_us=left.lasting_us, made_per_second=made)
+
+    def kept(self, operation: kinds.SemiJoin, node: OperatorNode, estimate: StateEstimate) -> StateRows:
+        """Return the rows of both sides that are valid."""
+        return StateRows(alive_below(node, estimate), operation.left)

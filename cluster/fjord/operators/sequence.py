@@ -10,18 +10,26 @@ are too old, and with the last tuple the key.
 
 from __future__ import annotations
 
+from typing import final
+
 import numpy as np
 import polars as pl
 
-from cluster.fjord.batch import NEVER, START, Batch
-from cluster.fjord.operator import State
+from cluster.fjord.batch import NEVER, START, Batch, empty_rows
+from cluster.fjord.operator import Operator, State
 from cluster.fjord.operators.ordered_output import table_of
 from cluster.fjord.operators.ordered_tuples import Flags, OrderedTuples
 from cluster.fjord.operators.sequence_results import SequenceResults, running_columns, with_present_running
 from cluster.fjord.operators.start_ordered import StartOrdered
 from cluster.fjord.ranges import Places
+from cluster.fjord.running_kind import Alone, PassesNoOrigins, PassesRows, StateEstimate
 from cluster.fjord.scalars import POLARS_TYPES
+from cluster.fjord.state_rows import StateRows
+from cluster.operators.characteristics import KEYS_ASSUMED
+from cluster.operators.columns import QUERY_GROUP, Column
 from cluster.operators.sequence import SequenceCall
+from cluster.physical import operations as kinds
+from cluster.physical.nodes import OperatorNode
 
 _OPEN, _KEY = "fjord_open", "fjord_key"
 
@@ -145,3 +153,21 @@ class Sequence(StartOrdered):
         super().restore(state)
         columns = self._kept.columns
         self._kept = with_present_running(table_of(state, "kept"), columns).select(columns)
+
+
+@final
+class RunningSequence(PassesRows, PassesNoOrigins, Alone[kinds.Sequence]):
+    """Functions over tuples in the order of their stamps."""
+
+    def operator(self, operation: kinds.Sequence) -> Operator:
+        """Return the operator."""
+        return Sequence(empty_rows(operation.columns), operation.keys, operation.ties, operation.calls)
+
+    def kept(self, operation: kinds.Sequence, node: OperatorNode, estimate: StateEstimate) -> StateRows:
+        """Return the tuples that functions may need again: so many of each key, and some by age."""
+        keyed = bool(set(operation.keys) - {QUERY_GROUP.name})
+        by_count = max((call.reach_rows for call in operation.calls), default=0)
+        reach_us = max(call.span_us for call in operation.calls)
+        per_second = estimate.flow(node.inputs[0]).per_second
+        rows = by_count * (KEYS_ASSUMED if keyed else 1) + per_second * reach_us / 1e6
+        return StateRows(rows, (*operation.columns, *(Column(call.name, call.type) for call in operation.calls)))

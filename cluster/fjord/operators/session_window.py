@@ -11,18 +11,24 @@ tuples have been removed below; when a session closes is decided by the watermar
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import final
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 
 from cluster.errors import PlanError
-from cluster.fjord.batch import END, NEVER, START, Batch
-from cluster.fjord.operator import State
+from cluster.fjord.batch import END, NEVER, START, Batch, empty_rows
+from cluster.fjord.operator import Operator, State
 from cluster.fjord.operators.ordered_output import table_of
 from cluster.fjord.operators.start_ordered import StartOrdered
+from cluster.fjord.row_flow import RowFlow, lasting, windowed
+from cluster.fjord.running_kind import Alone, InputFlows, RuntimeContext, StateEstimate
+from cluster.fjord.state_rows import StateRows
 from cluster.operators.mark_columns import ORIGIN
 from cluster.operators.window_shapes import Session
+from cluster.physical import operations as kinds
+from cluster.physical.nodes import OperatorNode
 from cluster.physical.rules.awaited_windows import MOST_LAG_US
 
 _SESSION, _FIRST, _LAST, _CLOSES = "fjord_session", "fjord_first", "fjord_last", "fjord_closes"
@@ -232,3 +238,27 @@ def _at(places: npt.NDArray[np.int64], length: int) -> npt.NDArray[np.bool_]:
     found = np.zeros(length, dtype=np.bool_)
     found[places] = True
     return found
+
+
+@final
+class RunningSessionWindow(Alone[kinds.SessionWindow]):
+    """A window of sessions."""
+
+    def operator(self, operation: kinds.SessionWindow, *, origins: bool = False) -> Operator:
+        """Return the operator, whose rows have origins or not."""
+        rows, session = empty_rows(operation.columns), operation.session
+        return SessionWindow(rows, operation.keys, session, lag_us=operation.lag_us, origins=origins)
+
+    def with_origins(self, operation: kinds.SessionWindow, context: RuntimeContext) -> Operator:
+        """Return one that notes where tuples began."""
+        del context
+        return self.operator(operation, origins=True)
+
+    def flow(self, operation: kinds.SessionWindow, inputs: InputFlows) -> RowFlow:
+        """Return rows of an instant; of sessions that are answered early, rows that are valid as long as one lasts."""
+        return lasting(windowed(inputs.first), operation.session.longest_us if operation.session.early else 1)
+
+    def kept(self, operation: kinds.SessionWindow, node: OperatorNode, estimate: StateEstimate) -> StateRows:
+        """Return the tuples of sessions that are open, each as long as one may last."""
+        per_second = estimate.flow(node.inputs[0]).per_second
+        return StateRows(per_second * operation.session.longest_us / 1e6, operation.columns)

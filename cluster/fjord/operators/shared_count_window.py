@@ -16,17 +16,23 @@ queries only: of those that began after ``SUPERSEDED_UNTIL``.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import final
 
 import polars as pl
 
 from cluster.errors import PlanError
-from cluster.fjord.batch import END, NEVER, START
-from cluster.fjord.operator import State
-from cluster.fjord.operators.lagging_window import BEGINS, LaggingWindow
-from cluster.fjord.operators.live_marks import BEFORE_ALL, LiveMarks, marks_of
+from cluster.fjord.batch import END, NEVER, START, empty_rows
+from cluster.fjord.operator import Operator, State
+from cluster.fjord.operators.lagging_window import BEGINS, LaggingWindow, rows_by_count
+from cluster.fjord.operators.live_marks import BEFORE_ALL, LiveMarks, epochs_of, marks_of
 from cluster.fjord.operators.ordered_output import table_of
+from cluster.fjord.row_flow import RowFlow, lasting, windowed
+from cluster.fjord.running_kind import InputFlows, PassesNoOrigins, StateEstimate, Subscribed
+from cluster.fjord.state_rows import StateRows, with_numbers
 from cluster.operators.columns import VISIBLE_FROM
 from cluster.operators.mark_columns import SUPERSEDED_UNTIL
+from cluster.physical import operations as kinds
+from cluster.physical.nodes import Fragment, OperatorNode
 from cluster.physical.rules.awaited_windows import MOST_LAG_US
 
 _SEEN, _AFTER = VISIBLE_FROM.name, SUPERSEDED_UNTIL.name
@@ -103,3 +109,23 @@ class SharedCountWindow(LaggingWindow):
         """Restore them, perhaps for other queries; forget those that none of these may see."""
         super().restore(state)
         self._waiting = self._marks.of(table_of(state, "waiting").select(self._waiting.columns))
+
+
+@final
+class RunningSharedCountWindow(PassesNoOrigins, Subscribed[kinds.SharedCountWindow]):
+    """A window by count that several queries share."""
+
+    def operator(self, operation: kinds.SharedCountWindow, fragment: Fragment) -> Operator:
+        """Return the operator for the epochs of the queries."""
+        rows, epochs = empty_rows(operation.columns), epochs_of(fragment.subscribers)
+        return SharedCountWindow(rows, operation.rows, operation.keys, epochs, lag_us=operation.lag_us)
+
+    def flow(self, operation: kinds.SharedCountWindow, inputs: InputFlows) -> RowFlow:
+        """Return rows that are valid for no known time, so many at an instant as the window has."""
+        return lasting(windowed(inputs.first), None, rows_by_count(operation.rows, 1, operation.keys))
+
+    def kept(self, operation: kinds.SharedCountWindow, node: OperatorNode, estimate: StateEstimate) -> StateRows:
+        """Return the tuples that the window has."""
+        del node, estimate
+        columns = with_numbers((*operation.columns, SUPERSEDED_UNTIL), "begins")
+        return StateRows(rows_by_count(operation.rows, 1, operation.keys), columns)

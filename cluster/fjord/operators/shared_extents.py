@@ -8,25 +8,37 @@ A query must not see samples from before its beginning. So samples carry the new
 (``VISIBLE_FROM``, raised by :mod:`cluster.fjord.operators.live_marks`), and while there are samples that only older
 queries see, these get rows of their own: a row is for the queries that began after ``SUPERSEDED_UNTIL``, up to
 ``VISIBLE_FROM`` (cluster/physical/rules/shared_panes.py).
+
+Over windows by count, a sample may have left for older queries, and still be there for younger ones
+(:mod:`cluster.fjord.operators.shared_count_window`): it is one of the queries that began after ``SUPERSEDED_UNTIL``, up
+to ``VISIBLE_FROM``. And samples of keys that fall silent stay for ever, with their marks; so these are marks of the
+queries that there are, and rows of their own are for queries that differ in what they see. The window below raises the
+marks of what comes; those of what is kept here are raised when the queries are others.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import final
 
 import numpy as np
 import polars as pl
 
-from cluster.fjord.batch import END, INTERVAL
-from cluster.fjord.operator import State
+from cluster.fjord.batch import END, INTERVAL, empty_rows
+from cluster.fjord.operator import Operator, State
 from cluster.fjord.operators.extent import Extent
-from cluster.fjord.operators.live_marks import LiveMarks, marks_of
+from cluster.fjord.operators.live_marks import LiveMarks, epochs_of, marks_of
 from cluster.fjord.operators.ordered_output import number_of, table_of
 from cluster.fjord.operators.shown_rows import LINKED, Mark, Shown
 from cluster.fjord.operators.start_ordered import StartOrdered
+from cluster.fjord.running_kind import PassesNoOrigins, PassesRows, StateEstimate, Subscribed, alive_below
+from cluster.fjord.state_rows import StateRows, with_numbers
 from cluster.operators.columns import QUERY_GROUP, VISIBLE_FROM
 from cluster.operators.extent import Coalescing
 from cluster.operators.mark_columns import EXTENT, RUN_BEGIN, RUN_END, SUPERSEDED_UNTIL
+from cluster.physical import operations as kinds
+from cluster.physical.nodes import Fragment, OperatorNode
+from cluster.physical.rules.shared_extents import extents_of
 from cluster.temporal.overtaken import Whole
 from cluster.temporal.run_versions import NONE
 
@@ -124,3 +136,37 @@ class SharedExtents(Extent):
             of_groups = pl.col(QUERY_GROUP.name).is_in(groups)
             found = pl.when(of_groups).then(pl.col(shown.since(was))).otherwise(found)
         return found.alias(shown.since(mark))
+
+
+class CountedExtents(SharedExtents):
+    """Keeps the samples of a window by count once for all queries; eagerly, as there is one extent."""
+
+    def _with_live_marks(self, rows: pl.DataFrame) -> pl.DataFrame:
+        """Return samples with the marks that the window has given them."""
+        return rows
+
+    def _seen(self, ordered: pl.DataFrame, mark: Mark) -> Whole:
+        """Return the places of the samples that are there for queries up to a mark."""
+        epoch = 0 if mark is None else mark
+        seen = ordered[VISIBLE_FROM.name].to_numpy() >= epoch
+        return np.flatnonzero(seen & (ordered[SUPERSEDED_UNTIL.name].to_numpy() < epoch))
+
+    def restore(self, state: State) -> None:
+        """Restore samples, also those that wait for the watermark, with the marks of the queries there are."""
+        super().restore(state)
+        self._early = self._live.of(self._early)
+
+
+@final
+class RunningSharedExtents(PassesRows, PassesNoOrigins, Subscribed[kinds.SharedExtents]):
+    """Extents of several queries over the same samples."""
+
+    def operator(self, operation: kinds.SharedExtents, fragment: Fragment) -> Operator:
+        """Return the operator for the extents and epochs of the queries."""
+        rows, extents = empty_rows(operation.columns), extents_of(fragment.subscribers)
+        kind = CountedExtents if SUPERSEDED_UNTIL in operation.columns else SharedExtents
+        return kind(rows, operation.keys, extents, epochs_of(fragment.subscribers), eager=operation.eager)
+
+    def kept(self, operation: kinds.SharedExtents, node: OperatorNode, estimate: StateEstimate) -> StateRows:
+        """Return the samples that are valid, each with since when its row has been the same."""
+        return StateRows(alive_below(node, estimate), with_numbers(operation.columns, "since"))

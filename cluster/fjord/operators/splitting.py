@@ -8,12 +8,18 @@ The meaning of a tuple does not change; but windows above take one piece per ins
 
 from __future__ import annotations
 
+from typing import final
+
 import polars as pl
 
 from cluster.errors import PlanError
-from cluster.fjord.batch import END, NEVER, START, Batch
+from cluster.fjord.batch import END, NEVER, START, Batch, empty_rows
 from cluster.fjord.operator import Operator, State
 from cluster.fjord.operators.ordered_output import split_at, table_of
+from cluster.fjord.row_flow import RowFlow, as_they_come
+from cluster.fjord.running_kind import Alone, InputFlows, KeepsNothing, PassesNoOrigins
+from cluster.language.quantities import written
+from cluster.physical import operations as kinds
 
 
 class Split(Operator):
@@ -62,3 +68,32 @@ class Split(Operator):
     def restore(self, state: State) -> None:
         """Restore them."""
         self._waiting = table_of(state, "waiting")
+
+
+@final
+class RunningSplit(KeepsNothing, PassesNoOrigins, Alone[kinds.Split]):
+    """Rows split into one for each instant."""
+
+    def operator(self, operation: kinds.Split) -> Operator:
+        """Return the operator."""
+        return Split(empty_rows(operation.columns))
+
+    def flow(self, operation: kinds.Split, inputs: InputFlows) -> RowFlow:
+        """Return the input of a window: rows that last are split into one per microsecond."""
+        del operation
+        below = inputs.first
+        if below.lasting_us is None:
+            return as_they_come(below)
+        times = below.lasting_us
+        per_second = min(below.per_second * times, max(below.valid * 1e6, below.per_second))
+        return RowFlow(
+            below.per_tuple * times,
+            below.at_once,
+            per_second,
+            1,
+            below.valid,
+            below.per_key,
+            per_second - below.per_second,
+            f"a window over rows that last {written(times)}, each of which it counts once for every microsecond",
+            below.read_once * times,
+        )

@@ -10,14 +10,27 @@ kept until the other input has passed the last instant at which a partner might 
 
 from __future__ import annotations
 
+import dataclasses
+from typing import final
+
 import polars as pl
 
-from cluster.fjord.batch import END, START, Batch
+from cluster.errors import PlanError
+from cluster.fjord.batch import END, START, Batch, empty_rows
+from cluster.fjord.operator import Operator
+from cluster.fjord.operators.asof_joining import AsofJoin
 from cluster.fjord.operators.join_condition import JoinCondition, matching_pairs
-from cluster.fjord.operators.two_sided import TwoSided
+from cluster.fjord.operators.two_sided import TwoSided, rows_within
+from cluster.fjord.row_flow import RowFlow, larger, lasting, of_both
+from cluster.fjord.running_kind import Alone, InputFlows, PassesNoOrigins, StateEstimate
 from cluster.fjord.scalars import compile_scalar
+from cluster.fjord.state_rows import StateRows
 from cluster.operators import ZipKind
-from cluster.operators.columns import Scalar
+from cluster.operators.characteristics import KEYS_ASSUMED
+from cluster.operators.columns import QUERY_GROUP, Scalar
+from cluster.operators.mark_columns import RIGHT
+from cluster.physical import operations as kinds
+from cluster.physical.nodes import OperatorNode
 
 _OTHER_START, _OTHER_END = "fjord_other_start", "fjord_other_end"
 _NUMBER, _OTHER_NUMBER, _MET = "fjord_number", "fjord_other_number", "fjord_met"
@@ -114,3 +127,64 @@ class StampJoin(TwoSided):
             missing = [pl.lit(None, kind).alias(name) for name, kind in schema if name not in alone.columns]
             self._output.add(alone.with_columns(missing))
         self._kept[side] = kept.filter(~gone)
+
+
+@final
+class RunningStampJoin(PassesNoOrigins, Alone[kinds.StampJoin]):
+    """A join of stamps: of all within bounds, or of the latest (:mod:`cluster.fjord.operators.asof_joining`)."""
+
+    def operator(self, operation: kinds.StampJoin) -> Operator:
+        """Return the operator.
+
+        Raises
+        ------
+        PlanError
+            If a join of all within bounds lacks one.
+        """
+        sides = empty_rows(operation.left), empty_rows(operation.right)
+        keys, low_us, high_us, kind = operation.keys, operation.low_us, operation.high_us, operation.kind
+        if operation.latest:
+            return AsofJoin(*sides, keys=keys, low_us=low_us, high_us=high_us, kind=kind)
+        if low_us is None:
+            raise PlanError("an interval join needs both bounds")
+        return StampJoin(*sides, keys=keys, predicate=operation.predicate, bounds_us=(low_us, high_us), kind=kind)
+
+    def flow(self, operation: kinds.StampJoin, inputs: InputFlows) -> RowFlow:
+        """Return a row for each of the left, or the pairs within the bounds; all valid at one instant."""
+        left, right = inputs.both
+        if operation.latest:
+            return dataclasses.replace(lasting(left, 1), because=larger(left, right).because)
+        return _near(operation, left, right)
+
+    def kept(self, operation: kinds.StampJoin, node: OperatorNode, estimate: StateEstimate) -> StateRows:
+        """Return the tuples that may still find a partner; of the latest, those of the right alone."""
+        columns, low_us = (*operation.left, *operation.right), operation.low_us
+        if not operation.latest:
+            return StateRows(rows_within(node, estimate, low_us or 0, operation.high_us), columns)
+        # Of the right the latest of each key, as long as it may be a partner.
+        right = estimate.flow(node.inputs[1]).per_second / 1e6
+        keyed = set(operation.keys) - {(QUERY_GROUP.name, RIGHT + QUERY_GROUP.name)}
+        latest = float(KEYS_ASSUMED if keyed else 1)
+        return StateRows(latest if low_us is None else min(latest, right * (1 - low_us)), columns)
+
+
+def _near(join: kinds.StampJoin, left: RowFlow, right: RowFlow) -> RowFlow:
+    """Return the pairs of an interval join: those within the bounds, of equal keys, and one for each tuple at least."""
+    both, pairs = of_both(left, right), 2 * left.per_tuple * right.per_tuple
+    alone = both.per_second if join.kind != "inner" else 0.0
+    near = (join.high_us - (join.low_us or 0) + 1) / 1e6
+    tried = left.per_second * right.per_second * near
+    if any(one != QUERY_GROUP.name for one, _ in join.keys):
+        tried = min(tried / KEYS_ASSUMED, both.per_second)
+    made = max(tried - both.per_second, 0.0)
+    found = RowFlow(
+        pairs,
+        1,
+        max(both.per_second, tried) + alone,
+        1,
+        both.valid,
+        both.per_key,
+        because=both.because,
+        read_once=max(pairs, both.read_once),
+    )
+    return dataclasses.replace(lasting(found, 1), made_per_second=made)

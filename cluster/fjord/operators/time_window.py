@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from typing import final
+
 import polars as pl
 
 from cluster.errors import PlanError
 from cluster.fjord.batch import ALWAYS, END, NEVER, START, Batch
 from cluster.fjord.operator import Operator
+from cluster.fjord.operators.piece_windows import PieceIntervals
+from cluster.fjord.row_flow import RowFlow, longer, windowed
+from cluster.fjord.running_kind import Alone, InputFlows, KeepsNothing, RuntimeContext
 from cluster.operators.window_shapes import LONGEST_WINDOW_US
+from cluster.physical import operations as kinds
 
 
 def ceiling_multiple(instant_us: int, step_us: int) -> int:
@@ -54,3 +60,21 @@ class TimeWindow(Operator):
 
     def _ceiling(self, instant: pl.Expr) -> pl.Expr:
         return instant if self._slide_us == 1 else -((-instant).floordiv(self._slide_us)) * self._slide_us
+
+
+@final
+class RunningTimeWindow(KeepsNothing, Alone[kinds.TimeWindow]):
+    """A window by time."""
+
+    def operator(self, operation: kinds.TimeWindow) -> Operator:
+        """Return the operator."""
+        return TimeWindow(operation.size_us, operation.slide_us)
+
+    def with_origins(self, operation: kinds.TimeWindow, context: RuntimeContext) -> Operator:
+        """Return one that moves origins with the rows."""
+        return PieceIntervals(self.instantiate(operation, context), windowed=True)
+
+    def flow(self, operation: kinds.TimeWindow, inputs: InputFlows) -> RowFlow:
+        """Return rows that are valid longer by its size."""
+        longer_us = None if operation.size_us is None else operation.size_us + operation.slide_us
+        return longer(windowed(inputs.first), longer_us)

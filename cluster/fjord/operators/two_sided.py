@@ -7,6 +7,8 @@ import polars as pl
 from cluster.fjord.batch import ALWAYS
 from cluster.fjord.operator import Operator, State
 from cluster.fjord.operators.ordered_output import OrderedOutput, number_of, table_of
+from cluster.fjord.running_kind import StateEstimate
+from cluster.physical.nodes import OperatorNode
 
 
 class TwoSided(Operator):
@@ -38,3 +40,19 @@ class TwoSided(Operator):
         self._output.restore(state)
         self._kept = [table_of(state, "left"), table_of(state, "right")]
         self._watermarks_us = [number_of(state, "left_us"), number_of(state, "right_us")]
+
+
+def rows_within(node: OperatorNode, estimate: StateEstimate, low_us: int, high_us: int) -> float:
+    """Return how many rows of both sides may still find a partner.
+
+    Parameters
+    ----------
+    node
+        A join of rows of instants.
+    estimate
+        The estimate of its fragment's state.
+    low_us, high_us
+        Bounds of the right stamp minus the left one.
+    """
+    left, right = (estimate.flow(each).per_second / 1e6 for each in node.inputs)
+    return left * (max(high_us, 0) + 1) + right * (max(-low_us, 0) + 1)

@@ -12,15 +12,23 @@ everywhere, late tuples have been removed below.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import final
 
 import polars as pl
 
 from cluster.errors import PlanError
-from cluster.fjord.batch import END, NEVER, START, Batch
-from cluster.fjord.operator import State
+from cluster.fjord.batch import END, NEVER, START, Batch, empty_rows
+from cluster.fjord.operator import Operator, State
 from cluster.fjord.operators.ordered_output import table_of
 from cluster.fjord.operators.start_ordered import StartOrdered
+from cluster.fjord.row_flow import RowFlow, groups_of, lasting, windowed
+from cluster.fjord.running_kind import Alone, InputFlows, RuntimeContext, StateEstimate
+from cluster.fjord.state_rows import StateRows
+from cluster.operators.characteristics import KEYS_ASSUMED
+from cluster.operators.columns import QUERY_GROUP
 from cluster.operators.mark_columns import ORIGIN
+from cluster.physical import operations as kinds
+from cluster.physical.nodes import OperatorNode
 from cluster.physical.rules.awaited_windows import MOST_LAG_US
 
 _BEGINS, _ENDS = "fjord_begins", "fjord_ends"
@@ -146,3 +154,33 @@ class UntilNext(StartOrdered):
         """Restore them."""
         super().restore(state)
         self._waiting = table_of(state, "waiting")
+
+
+@final
+class RunningUntilNext(Alone[kinds.UntilNext]):
+    """Tuples that hold until the next one of their key."""
+
+    def operator(self, operation: kinds.UntilNext, *, origins: bool = False) -> Operator:
+        """Return the operator, whose rows have origins or not."""
+        rows, held = empty_rows(operation.columns), (operation.bounds, operation.lasts)
+        lag_us = operation.lag_us
+        return UntilNext(rows, operation.keys, operation.longest_us, *held, lag_us=lag_us, origins=origins)
+
+    def with_origins(self, operation: kinds.UntilNext, context: RuntimeContext) -> Operator:
+        """Return one that notes the stamps of tuples."""
+        del context
+        return self.operator(operation, origins=True)
+
+    def flow(self, operation: kinds.UntilNext, inputs: InputFlows) -> RowFlow:
+        """Return the tuples, of which one for each key is valid at an instant if they last."""
+        if not operation.lasts:
+            return lasting(windowed(inputs.first), 1)
+        keys = groups_of(tuple(each for each in operation.columns if each.name in operation.keys))
+        return lasting(windowed(inputs.first), operation.longest_us, keys)
+
+    def kept(self, operation: kinds.UntilNext, node: OperatorNode, estimate: StateEstimate) -> StateRows:
+        """Return the last tuple of each key, as long as it may hold."""
+        last = float(KEYS_ASSUMED if set(operation.keys) - {QUERY_GROUP.name} else 1)
+        if operation.longest_us is not None:
+            last = min(last, estimate.flow(node.inputs[0]).per_second * operation.longest_us / 1e6)
+        return StateRows(last, operation.columns)

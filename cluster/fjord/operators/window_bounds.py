@@ -6,14 +6,19 @@ windows of 10 that move every 5      a row of the aggregate    |----------------
 
 from __future__ import annotations
 
+from typing import final
+
 import numpy as np
 import polars as pl
 
 from cluster.errors import PlanError
 from cluster.fjord.batch import END, START, Batch, instant_text
 from cluster.fjord.operator import Operator
+from cluster.fjord.operators.piece_chains import ChainedPieces
+from cluster.fjord.running_kind import Alone, KeepsNothing, PassesRows, RuntimeContext
 from cluster.fjord.window_boundaries import next_boundaries, windows_at
 from cluster.operators.window_shapes import Grid
+from cluster.physical import operations as kinds
 
 MOST_PIECES = 1_000_000
 """A row that outlasts so many windows, as one that holds for ever, is not cut into them."""
@@ -70,3 +75,16 @@ class WindowBounds(Operator):
         ends = np.minimum(rows[END].to_numpy(), next_boundaries(self._grid, starts) - 1)
         bounds = zip(self._names, windows_at(self._grid, starts), strict=True)
         return rows.with_columns(pl.Series(END, ends), *(pl.Series(name, each) for name, each in bounds))
+
+
+@final
+class RunningWindowBounds(PassesRows, KeepsNothing, Alone[kinds.WindowBounds]):
+    """Begin and end of a window as columns."""
+
+    def operator(self, operation: kinds.WindowBounds) -> Operator:
+        """Return the operator."""
+        return WindowBounds(operation.grid, operation.start, operation.end)
+
+    def with_origins(self, operation: kinds.WindowBounds, context: RuntimeContext) -> Operator:
+        """Return one that puts together what goes on."""
+        return ChainedPieces(self.instantiate(operation, context), made_of=True)

@@ -10,14 +10,22 @@ both inputs have passed the last instant at which a partner might come.
 
 from __future__ import annotations
 
+from typing import final
+
 import polars as pl
 
-from cluster.fjord.batch import END, START, Batch
+from cluster.fjord.batch import END, START, Batch, empty_rows
+from cluster.fjord.operator import Operator
 from cluster.fjord.operators.ordered_output import split_at
-from cluster.fjord.operators.two_sided import TwoSided
+from cluster.fjord.operators.two_sided import TwoSided, rows_within
 from cluster.fjord.operators.zip_pairing import Bounds, zip_stamps
+from cluster.fjord.row_flow import RowFlow, lasting, of_both
 from cluster.fjord.row_order import comparable
+from cluster.fjord.running_kind import Alone, InputFlows, PassesNoOrigins, StateEstimate
+from cluster.fjord.state_rows import StateRows, with_numbers
 from cluster.operators import ZipKind
+from cluster.physical import operations as kinds
+from cluster.physical.nodes import OperatorNode
 
 _PLACE, _SIDE, _POSITION, _KEY, _OTHER_START = (
     "fjord_place", "fjord_side", "fjord_position", "fjord_key", "fjord_other_start",
@@ -137,3 +145,29 @@ class Zip(TwoSided):
         schema = self._output.schema.items()
         missing = [pl.lit(None, kind).alias(name) for name, kind in schema if name not in rows.columns]
         self._output.add(unmatched.with_columns(missing))
+
+
+@final
+class RunningZip(PassesNoOrigins, Alone[kinds.Zip]):
+    """A zipper join."""
+
+    def operator(self, operation: kinds.Zip) -> Operator:
+        """Return the operator."""
+        return Zip(
+            empty_rows(operation.left),
+            empty_rows(operation.right),
+            keys=operation.keys,
+            bounds_us=(operation.low_us, operation.high_us),
+            kind=operation.kind,
+            apart=operation.apart,
+        )
+
+    def flow(self, operation: kinds.Zip, inputs: InputFlows) -> RowFlow:
+        """Return a row for each of either side, valid at one instant."""
+        del operation
+        return lasting(of_both(*inputs.both), 1)
+
+    def kept(self, operation: kinds.Zip, node: OperatorNode, estimate: StateEstimate) -> StateRows:
+        """Return the tuples of both sides that may still find a partner."""
+        rows = rows_within(node, estimate, operation.low_us, operation.high_us)
+        return StateRows(rows, with_numbers((*operation.left, *operation.right), operation.apart))

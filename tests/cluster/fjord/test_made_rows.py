@@ -13,7 +13,8 @@ from cluster.errors import PlanError
 from cluster.fjord import acceptance, state_size
 from cluster.fjord.acceptance import RowLimitError, RowLimits, check_supported, made_per_second
 from cluster.fjord.batch import NEVER
-from cluster.fjord.made_rows import RowFlow, RowFlows
+from cluster.fjord.made_rows import RowFlows
+from cluster.fjord.row_flow import RowFlow
 from cluster.fjord.state_size import StateLimitError, kept_by
 from cluster.language.catalog import Catalog
 from cluster.language.translation import translate

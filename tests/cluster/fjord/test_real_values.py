@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from cluster.fjord.buckets import bucket_numbers
 from cluster.fjord.key_index import KeyIndex
-from cluster.fjord.operators.lookup import LookupTable
+from cluster.fjord.lookup_tables import LookupTable
 from cluster.fjord.relation_tables import RelationTables
 from cluster.fjord.sliced_table import SlicedTable, cut, slice_file
 from cluster.fjord.stored_rows import RowsInFile

@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 
 from cluster.fjord import relation_tables
-from cluster.fjord.operators.lookup import LookupTable, UnreadableRelationError
+from cluster.fjord.lookup_tables import LookupTable, UnreadableRelationError
 from cluster.fjord.relation_tables import TABLES_KEPT, RelationTables
 from cluster.fjord.sliced_table import SlicedTable
 from cluster.operators import Distinct, Join, Node, Relation

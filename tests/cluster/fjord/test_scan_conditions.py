@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cluster.fjord.batch import START
-from cluster.fjord.operators.lookup import Tables
+from cluster.fjord.lookup_tables import Tables
 from cluster.fjord.scan_conditions import MOST, wanted_rows
 from cluster.fjord.stored_rows import RowsInFile, RowsInMemory
 from cluster.fjord.stream_scan import StreamScan

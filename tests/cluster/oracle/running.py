@@ -13,11 +13,10 @@ from functools import partial
 
 import polars as pl
 
-from cluster.fjord.batch import ALWAYS, NEVER, START, Batch
+from cluster.fjord.batch import ALWAYS, NEVER, START, Batch, empty_rows
 from cluster.fjord.graph import Dataflow
-from cluster.fjord.instantiation import empty_rows, operator_of, subscribed_operator
-from cluster.fjord.node_operators import add_behind
-from cluster.fjord.operators.lookup import Tables
+from cluster.fjord.instantiation import add_behind, operator_of, subscribed_operator
+from cluster.fjord.lookup_tables import Tables
 from cluster.fjord.queues import PushQueue
 from cluster.fjord.saved_state import pack_state, unpack_state
 from cluster.operators import Node, Source

@@ -20,15 +20,14 @@ from hypothesis import strategies as st
 from cluster.errors import PlanError
 from cluster.fjord import operators
 from cluster.fjord.batch import END, NEVER, START, Batch
+from cluster.fjord.lookup_tables import LookupTable
 from cluster.fjord.operator import Operator
 from cluster.fjord.operators.aggregation import MergeAggregate
 from cluster.fjord.operators.asof_joining import AsofJoin
 from cluster.fjord.operators.changes import Changes
 from cluster.fjord.operators.count_window import CountWindow
-from cluster.fjord.operators.counted_extents import CountedExtents
 from cluster.fjord.operators.device_aggregates import AggregateRecipient, DeviceAggregates
-from cluster.fjord.operators.distinct import Distinct
-from cluster.fjord.operators.distinct_pieces import DistinctPieces
+from cluster.fjord.operators.distinct import Distinct, DistinctPieces
 from cluster.fjord.operators.extent import Extent
 from cluster.fjord.operators.filtering import Filter
 from cluster.fjord.operators.granularity import Granularity
@@ -37,10 +36,10 @@ from cluster.fjord.operators.grouped_filter import GroupedFilter
 from cluster.fjord.operators.held_rows import Held
 from cluster.fjord.operators.joining import Join
 from cluster.fjord.operators.kept_extent import KeptExtent
-from cluster.fjord.operators.lookup import Lookup, LookupTable
+from cluster.fjord.operators.lookup import Lookup, PiecewiseLookup
 from cluster.fjord.operators.multiplexing import Multiplex
 from cluster.fjord.operators.multiplicities import Multiplicities, difference, intersection
-from cluster.fjord.operators.origins import OriginJoin, OriginUnion, PieceProject, WithoutOrigins
+from cluster.fjord.operators.origins import OriginJoin, OriginUnion, WithoutOrigins
 from cluster.fjord.operators.pane_aggregation import PaneAggregate, WindowSubscriber
 from cluster.fjord.operators.panes import Panes
 from cluster.fjord.operators.partial_aggregation import PartialAggregate
@@ -48,9 +47,8 @@ from cluster.fjord.operators.pattern_match import PatternMatch
 from cluster.fjord.operators.per_query_filter import PerQueryFilter
 from cluster.fjord.operators.piece_chains import ChainedPieces
 from cluster.fjord.operators.piece_windows import PieceIntervals
-from cluster.fjord.operators.piecewise_lookup import PiecewiseLookup
 from cluster.fjord.operators.preaggregated_filter import PreaggregatedFilter
-from cluster.fjord.operators.projection import Project
+from cluster.fjord.operators.projection import PieceProject, Project
 from cluster.fjord.operators.ranking import Ranked
 from cluster.fjord.operators.reordering import Reorder
 from cluster.fjord.operators.row_boundaries import BoundedAggregate, BoundedMultiplicities, CountedPartialAggregate
@@ -59,7 +57,7 @@ from cluster.fjord.operators.semi_joining import SemiJoin
 from cluster.fjord.operators.sequence import Sequence as Ordered
 from cluster.fjord.operators.session_window import SessionWindow
 from cluster.fjord.operators.shared_count_window import SharedCountWindow
-from cluster.fjord.operators.shared_extents import SharedExtents
+from cluster.fjord.operators.shared_extents import CountedExtents, SharedExtents
 from cluster.fjord.operators.splitting import Split
 from cluster.fjord.operators.stamp_joining import StampJoin
 from cluster.fjord.operators.time_window import TimeWindow

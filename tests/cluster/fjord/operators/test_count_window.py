@@ -14,7 +14,7 @@ import pytest
 
 from cluster.fjord.batch import END, NEVER, START, Batch
 from cluster.fjord.graph import Dataflow
-from cluster.fjord.node_operators import add_behind
+from cluster.fjord.instantiation import add_behind
 from cluster.fjord.operators.aggregation import MergeAggregate
 from cluster.fjord.operators.count_window import CountWindow
 from cluster.fjord.operators.joining import Join

@@ -16,21 +16,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cluster.fjord.batch import ALWAYS, END, NEVER, START, Batch
+from cluster.fjord.lookup_tables import LookupTable
 from cluster.fjord.operator import Operator
 from cluster.fjord.operators.aggregation import MergeAggregate
 from cluster.fjord.operators.count_window import CountWindow
-from cluster.fjord.operators.distinct import Distinct
-from cluster.fjord.operators.distinct_pieces import DistinctPieces
+from cluster.fjord.operators.distinct import Distinct, DistinctPieces
 from cluster.fjord.operators.granularity import Granularity
 from cluster.fjord.operators.grid_window import GridWindow
 from cluster.fjord.operators.joining import Join
-from cluster.fjord.operators.lookup import Lookup, LookupTable
+from cluster.fjord.operators.lookup import Lookup, PiecewiseLookup
 from cluster.fjord.operators.multiplicities import difference, intersection
-from cluster.fjord.operators.origins import MADE_OF, RIGHT_ORIGIN, OriginJoin, OriginUnion, PieceProject, with_origins
+from cluster.fjord.operators.origins import MADE_OF, RIGHT_ORIGIN, OriginJoin, OriginUnion, with_origins
 from cluster.fjord.operators.partial_aggregation import PartialAggregate
 from cluster.fjord.operators.piece_chains import ChainedPieces
 from cluster.fjord.operators.piece_windows import PieceIntervals
-from cluster.fjord.operators.piecewise_lookup import PiecewiseLookup
+from cluster.fjord.operators.projection import PieceProject
 from cluster.fjord.operators.ranking import Ranked
 from cluster.fjord.operators.row_boundaries import BoundedAggregate, BoundedMultiplicities, CountedPartialAggregate
 from cluster.fjord.operators.semi_joining import SemiJoin
