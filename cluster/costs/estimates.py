@@ -15,6 +15,7 @@ import math
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 from cluster.costs.extents import NO_KEYS, Keys, compared_lazily, gone_through, keys_of, moves, scattered
 from cluster.costs.partners import NO_PARTNERS, Partners
@@ -128,10 +129,7 @@ def estimates_of(
         Estimates made with the same figures; these are added to it, and it is returned.
     """
     found = {} if known is None else known
-    by_lookup: dict[tuple[str, Hashable], float] = {
-        (stream, lookup): rows for (stream, lookup), rows in partners.items()
-    }
-    measured = _Measured(tuples_per_second, selectivities, pair_shares, by_lookup)
+    measured = _Measured(tuples_per_second, selectivities, pair_shares, partners)
     for node in from_below(plan):
         spend()
         if node in found:
@@ -158,7 +156,7 @@ class _Measured:
     tuples_per_second: Mapping[str, float]
     selectivities: Mapping[tuple[str, Expression], float]
     pair_shares: Mapping[Expression, float]
-    by_lookup: Mapping[tuple[str, Hashable], float]
+    by_lookup: Mapping[Any, float]
 
     def tuples(self, stream: str) -> Characteristics | None:
         per_second = self.tuples_per_second.get(stream)

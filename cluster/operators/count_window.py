@@ -12,15 +12,15 @@ from cluster.operators.characteristics import Characteristics, counted
 from cluster.operators.columns import QUERY_GROUP, Schema
 from cluster.operators.errors import UnboundedPlanError
 from cluster.operators.expected_rows import Expected, Measured, combinations
-from cluster.operators.families import CountsCopies, Keyed, Window
+from cluster.operators.families import CountsCopies, CutAtWatermarks, Keyed, PassesErrors, Window
 from cluster.operators.greatest_values import Greatest
-from cluster.operators.node import Conditions, Need, Node, all_exact, error_of
+from cluster.operators.node import Conditions, Need, Node
 from cluster.operators.operation import Late, own
 from cluster.operators.words import listed, tuples_counted
 from cluster.shared_nodes import remembered
 
 
-class _LastTuples(CountsCopies, Window, frozen=True):
+class _LastTuples(CutAtWatermarks, PassesErrors, CountsCopies, Window, frozen=True):
     """Base of windows that tuples leave when others come."""
 
     @property
@@ -32,11 +32,6 @@ class _LastTuples(CountsCopies, Window, frozen=True):
     def rows_last_us(self) -> None:
         """Until others come."""
         return
-
-    @property
-    def is_cut_at_watermarks(self) -> bool:
-        """Yes."""
-        return True
 
     def reach_us(self) -> NoReturn:
         """Raise: there is no bound."""
@@ -84,16 +79,6 @@ class CountWindow(_LastTuples, frozen=True, tag="CountWindow"):
         """Whether it has no size."""
         return self.rows is None
 
-    @property
-    @remembered
-    def rows_are_certain(self) -> bool:
-        """Whether those of the input are."""
-        return self.input.rows_are_certain
-
-    def error_of(self, column: str) -> float | None:
-        """Return that of the input."""
-        return error_of(self.input, column)
-
     def operation(self, lag_us: int | None = None) -> CountWindowOperation:
         """Return what runs of it."""
         return CountWindowOperation(self.schema, self.rows, self.slide_rows, (), lag_us)
@@ -121,16 +106,6 @@ class PartitionedWindow(Keyed, _LastTuples, frozen=True, tag="PartitionedWindow"
         del measured
         keys = combinations(self.keys)
         return Expected(counted(below[0], self.rows, keys), self.rows * keys)
-
-    @property
-    @remembered
-    def rows_are_certain(self) -> bool:
-        """Whether those of the input are, and no key may be off."""
-        return not self.is_off or (self.input.rows_are_certain and all_exact(self.input, self.keys))
-
-    def error_of(self, column: str) -> float | None:
-        """Return that of the input."""
-        return error_of(self.input, column)
 
     def operation(self, lag_us: int | None = None) -> CountWindowOperation:
         """Return what runs of it."""

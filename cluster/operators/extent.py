@@ -12,7 +12,7 @@ from cluster.expressions.walks import columns_read
 from cluster.operators.characteristics import Characteristics
 from cluster.operators.columns import STAMP, Column, Scalar, Schema
 from cluster.operators.expected_rows import Expected, Measured
-from cluster.operators.families import CountsCopies, Keyed, Snapshotwise
+from cluster.operators.families import CountsCopies, CutAtWatermarks, Keyed, Snapshotwise
 from cluster.operators.node import Conditions, Need, lasts_us
 from cluster.operators.operation import Late, own
 from cluster.operators.words import listed, readable
@@ -79,7 +79,7 @@ class Coalescing(msgspec.Struct, frozen=True):
 
 
 @final
-class Extent(Keyed, CountsCopies, Snapshotwise, frozen=True, tag="Extent"):
+class Extent(Keyed, CutAtWatermarks, CountsCopies, Snapshotwise, frozen=True, tag="Extent"):
     """Runs of the samples of `keys` that are valid at an instant, in the order of their stamps (sql.md, Coalescing).
 
     A run goes on while each sample is linked with the one before. It is a row with the keys, the coalesced columns of
@@ -107,11 +107,6 @@ class Extent(Keyed, CountsCopies, Snapshotwise, frozen=True, tag="Extent"):
         """Return the rows, as if none were merged."""
         del measured
         return Expected(below[0], below[0].valid_rows)
-
-    @property
-    def is_cut_at_watermarks(self) -> bool:
-        """Yes."""
-        return True
 
     def operation(self, lag_us: int | None = None) -> ExtentOperation:
         """Return what runs of it."""

@@ -13,9 +13,10 @@ from typing import ClassVar, Self
 from msgspec.structs import replace
 
 from cluster.operators.characteristics import Characteristics
-from cluster.operators.columns import QUERY_GROUP, Schema
-from cluster.operators.expected_rows import Expected, Measured
-from cluster.operators.node import Conditions, Need, Node, lasts_us
+from cluster.operators.columns import QUERY_GROUP, Scalar, Schema
+from cluster.operators.expected_rows import NOT_KNOWN, Expected, Measured
+from cluster.operators.node import Conditions, Need, Node, all_exact, error_of, lasts_us
+from cluster.operators.scalar_expressions import columns_of
 from cluster.shared_nodes import SharedNode, remembered
 
 
@@ -115,6 +116,78 @@ class WholeTuples(Node):
             yield each, each.names, ()
 
 
+class AnswersAtOnce(Node):
+    """A family: each row is answered as it comes, and none is kept."""
+
+    __slots__ = ()
+
+    @property
+    def waits_for_progress(self) -> bool:
+        """No."""
+        return False
+
+
+class CutAtWatermarks(Node):
+    """A family: a row waits for later tuples, and is cut where an operator above waits for its progress."""
+
+    __slots__ = ()
+
+    @property
+    def is_cut_at_watermarks(self) -> bool:
+        """Yes."""
+        return True
+
+
+class PassesForEver(Node):
+    """A family: tuples that are valid for ever are passed on, and not kept."""
+
+    __slots__ = ()
+
+    @property
+    def keeps_tuples(self) -> bool:
+        """No."""
+        return False
+
+    @property
+    @remembered
+    def stays_for_ever(self) -> bool:
+        """Whether those of an input do."""
+        return any(each.stays_for_ever for each in self.inputs)
+
+
+class PassesErrors(Node):
+    """A family: rows have values of the first input's, which are off by as much; which rows there are, some decide."""
+
+    __slots__ = ()
+
+    @property
+    def decided_by(self) -> frozenset[str]:
+        """The columns that decide which rows there are, or what comes together; none, unless they are named."""
+        return frozenset()
+
+    @property
+    @remembered
+    def rows_are_certain(self) -> bool:
+        """Whether those of the first input are, and no column that decides may be off."""
+        below = self.inputs[0]
+        return not self.is_off or (below.rows_are_certain and all_exact(below, self.decided_by))
+
+    def error_of(self, column: str) -> float | None:
+        """Return that of the first input."""
+        return error_of(self.inputs[0], column)
+
+
+class NotEstimated(Node):
+    """A family: its rows are not estimated."""
+
+    __slots__ = ()
+
+    def expected(self, below: tuple[Characteristics, ...], measured: Measured) -> Expected:
+        """Return nothing: that is not known."""
+        del below, measured
+        return NOT_KNOWN
+
+
 class WhileBoth(PassesCopies):
     """A family: a row is valid while rows of all inputs are."""
 
@@ -170,6 +243,11 @@ class Keyed(OneInput, frozen=True):
     def keys(self) -> tuple[str, ...]:
         """Columns of the input."""
 
+    @property
+    def decided_by(self) -> frozenset[str]:
+        """Its keys."""
+        return frozenset(self.keys)
+
     def kept_apart(self, inputs: tuple[Node, ...], marks: Schema) -> Self:
         """Return it with the query group as one more key."""
         del marks
@@ -197,18 +275,13 @@ class Snapshotwise(RowsOfFirst, OneInput, frozen=True):
         return self.input.full_after_us
 
 
-class RowByRow(PassesCopies, Snapshotwise, frozen=True):
+class RowByRow(PassesCopies, AnswersAtOnce, Snapshotwise, frozen=True):
     """Base of nodes that answer at most one row for each of the input, whatever others there are."""
 
     def expected(self, below: tuple[Characteristics, ...], measured: Measured) -> Expected:
         """Return the rows of the input: each makes one."""
         del measured
         return Expected(below[0])
-
-    @property
-    def waits_for_progress(self) -> bool:
-        """No."""
-        return False
 
     @remembered
     def delay_us(self) -> int:
@@ -271,6 +344,36 @@ class SnapshotPair(TwoInputs, frozen=True):
     def delay_of_inputs_us(self) -> int:
         """Return the longer delay."""
         return max(self.left.delay_us(), self.right.delay_us())
+
+
+class OnCondition(SnapshotPair, frozen=True):
+    """Base of nodes that hold tuples of both inputs against each other by a condition (None: none)."""
+
+    predicate: Scalar | None
+
+    @property
+    def _read(self) -> frozenset[str]:
+        return columns_of(self.predicate) if self.predicate else frozenset()
+
+    def needed_below(self, wanted: frozenset[str], conditions: Conditions) -> Iterator[Need]:
+        """Yield both with what is wanted of them, and what the predicate reads."""
+        del conditions
+        needed = wanted | self._read
+        for side in self.inputs:
+            yield side, needed & side.names, ()
+
+    @property
+    @remembered
+    def rows_are_certain(self) -> bool:
+        """Whether those of both are, and the condition reads nothing that may be off."""
+        sides = self.inputs
+        return not self.is_off or all(
+            each.rows_are_certain and all_exact(each, self._read & each.names) for each in sides
+        )
+
+    def error_of(self, column: str) -> float | None:
+        """Return that of the side it is of."""
+        return error_of(self.left if column in self.left.names else self.right, column)
 
 
 class LeftRows(RowsOfFirst, SnapshotPair, frozen=True):

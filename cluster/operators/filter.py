@@ -9,9 +9,9 @@ from cluster.expressions.outcomes import never_true
 from cluster.operators.characteristics import Characteristics, filtered
 from cluster.operators.columns import Scalar
 from cluster.operators.expected_rows import Expected, Measured
-from cluster.operators.families import PassesMarks, RowByRow
+from cluster.operators.families import PassesErrors, PassesForEver, PassesMarks, RowByRow
 from cluster.operators.greatest_values import Greatest, both, greatest_of
-from cluster.operators.node import Conditions, Need, Node, all_exact, error_of
+from cluster.operators.node import Conditions, Need, Node
 from cluster.operators.operation import Prompt
 from cluster.operators.scalar_expressions import columns_of, conjuncts_of
 from cluster.operators.words import readable
@@ -19,7 +19,7 @@ from cluster.shared_nodes import remembered
 
 
 @final
-class Filter(PassesMarks, RowByRow, frozen=True, tag="Filter"):
+class Filter(PassesMarks, PassesForEver, PassesErrors, RowByRow, frozen=True, tag="Filter"):
     """Tuples for which the predicate is true (not false, not NULL).
 
     In a template, `choice` is the place of the condition in each subscriber's list (cluster/physical/rules); None in a
@@ -51,25 +51,9 @@ class Filter(PassesMarks, RowByRow, frozen=True, tag="Filter"):
         return self.input.below_filters
 
     @property
-    def keeps_tuples(self) -> bool:
-        """No."""
-        return False
-
-    @property
-    @remembered
-    def stays_for_ever(self) -> bool:
-        """Whether those of an input do."""
-        return any(each.stays_for_ever for each in self.inputs)
-
-    @property
-    @remembered
-    def rows_are_certain(self) -> bool:
-        """Whether those of the input are, and the condition reads nothing that may be off."""
-        return not self.is_off or (self.input.rows_are_certain and all_exact(self.input, columns_of(self.predicate)))
-
-    def error_of(self, column: str) -> float | None:
-        """Return that of the input."""
-        return error_of(self.input, column)
+    def decided_by(self) -> frozenset[str]:
+        """What the condition reads."""
+        return columns_of(self.predicate)
 
     def operation(self, lag_us: int | None = None) -> FilterOperation | PerQueryFilterOperation:
         """Return what runs of it."""

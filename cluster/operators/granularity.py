@@ -10,9 +10,9 @@ from msgspec import UNSET, Meta
 
 from cluster.operators.characteristics import Characteristics, coarsened
 from cluster.operators.expected_rows import Expected, Measured
-from cluster.operators.families import PassesCopies, PassesMarks, Window
+from cluster.operators.families import AnswersAtOnce, PassesCopies, PassesErrors, PassesForEver, PassesMarks, Window
 from cluster.operators.greatest_values import Greatest
-from cluster.operators.node import Conditions, Need, bounded, error_of
+from cluster.operators.node import Conditions, Need, bounded
 from cluster.operators.operation import Prompt
 from cluster.operators.window_shapes import Allowed
 from cluster.shared_nodes import remembered
@@ -20,7 +20,9 @@ from protocols.text.durations import format_duration
 
 
 @final
-class Granularity(PassesMarks, PassesCopies, Window, frozen=True, tag="Granularity"):
+class Granularity(
+    PassesMarks, PassesForEver, PassesErrors, PassesCopies, AnswersAtOnce, Window, frozen=True, tag="Granularity"
+):
     """Snapshots at whole multiples of `granule_us` only."""
 
     written_as: ClassVar[str] = "GRANULARITY"
@@ -36,32 +38,6 @@ class Granularity(PassesMarks, PassesCopies, Window, frozen=True, tag="Granulari
         """Return the rows, which begin and end at multiples."""
         del measured
         return Expected(coarsened(below[0], self.granule_us))
-
-    @property
-    def keeps_tuples(self) -> bool:
-        """No."""
-        return False
-
-    @property
-    @remembered
-    def stays_for_ever(self) -> bool:
-        """Whether those of an input do."""
-        return any(each.stays_for_ever for each in self.inputs)
-
-    @property
-    def waits_for_progress(self) -> bool:
-        """No."""
-        return False
-
-    @property
-    @remembered
-    def rows_are_certain(self) -> bool:
-        """Whether those of the input are."""
-        return self.input.rows_are_certain
-
-    def error_of(self, column: str) -> float | None:
-        """Return that of the input."""
-        return error_of(self.input, column)
 
     def operation(self, lag_us: int | None = None) -> GranularityOperation:
         """Return what runs of it."""

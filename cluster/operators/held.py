@@ -7,11 +7,9 @@ from typing import ClassVar, NoReturn, Self, final
 
 from msgspec.structs import replace
 
-from cluster.operators.characteristics import Characteristics
 from cluster.operators.columns import Schema
 from cluster.operators.errors import UnboundedPlanError
-from cluster.operators.expected_rows import NOT_KNOWN, Expected, Measured
-from cluster.operators.families import OneInput
+from cluster.operators.families import NotEstimated, OneInput
 from cluster.operators.lookup import TableLookup
 from cluster.operators.node import Conditions, Need, Node
 from cluster.operators.operation import Late
@@ -20,7 +18,7 @@ from cluster.shared_nodes import remembered
 
 
 @final
-class Held(OneInput, frozen=True, tag="Held"):
+class Held(NotEstimated, OneInput, frozen=True, tag="Held"):
     """The rows of a table of relations as a stream: each is valid as long as the versions that have it hold.
 
     A version holds, at the instants of the streams of `input`, from where tuples are looked up in it (:class:`Lookup`).
@@ -73,11 +71,6 @@ class Held(OneInput, frozen=True, tag="Held"):
     def kept_apart(self, inputs: tuple[Node, ...], marks: Schema) -> Self:
         """Return it with the marks as columns."""
         return replace(self, input=inputs[0], marks=marks)
-
-    def expected(self, below: tuple[Characteristics, ...], measured: Measured) -> Expected:
-        """Return nothing: that is not known."""
-        del below, measured
-        return NOT_KNOWN
 
     def operation(self, lag_us: int | None = None) -> None:
         """Return nothing: it is more than one node."""

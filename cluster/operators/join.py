@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable
 from typing import ClassVar, final
 
 from msgspec.structs import replace
@@ -11,24 +11,22 @@ from msgspec.structs import replace
 from cluster.operators.characteristics import Characteristics, joined
 from cluster.operators.columns import Scalar, Schema
 from cluster.operators.expected_rows import Expected, Measured
-from cluster.operators.families import SnapshotPair, WhileBoth
+from cluster.operators.families import OnCondition, WhileBoth
 from cluster.operators.greatest_values import Greatest, both, greatest_of
 from cluster.operators.interval_shapes import shapes_together
 from cluster.operators.kept_rows import kept_by_join
-from cluster.operators.node import Conditions, Need, Node, all_exact, error_of
+from cluster.operators.node import Node
 from cluster.operators.operation import Prompt, own_condition
 from cluster.operators.query_groups import sides_apart, visible_pairs
-from cluster.operators.scalar_expressions import columns_of
 from cluster.operators.words import readable
 from cluster.shared_nodes import remembered
 
 
 @final
-class Join(WhileBoth, SnapshotPair, frozen=True, tag="Join"):
+class Join(WhileBoth, OnCondition, frozen=True, tag="Join"):
     """Pairs valid at the same instant for which the predicate is true (None: all pairs)."""
 
     written_as: ClassVar[str] = "a join"
-    predicate: Scalar | None
 
     @property
     @remembered
@@ -54,29 +52,10 @@ class Join(WhileBoth, SnapshotPair, frozen=True, tag="Join"):
         condition = None if self.predicate is None else self.predicate.expression
         return Expected(joined(left, right, measured.pairs(condition, self.left.names, self.right.names)), kept)
 
-    @property
-    @remembered
-    def rows_are_certain(self) -> bool:
-        """Whether those of both are, and the condition reads nothing that may be off."""
-        read = frozenset[str]() if self.predicate is None else columns_of(self.predicate)
-        exact = all(all_exact(side, read & side.names) for side in self.inputs)
-        return not self.is_off or (exact and all(side.rows_are_certain for side in self.inputs))
-
-    def error_of(self, column: str) -> float | None:
-        """Return that of the side it is of."""
-        return error_of(self.left if column in self.left.names else self.right, column)
-
     def operation(self, lag_us: int | None = None) -> JoinOperation:
         """Return what runs of it."""
         del lag_us
         return JoinOperation(self.left.schema, self.right.schema, self.predicate)
-
-    def needed_below(self, wanted: frozenset[str], conditions: Conditions) -> Iterator[Need]:
-        """Yield both with what is wanted of them, and what the predicate reads."""
-        del conditions
-        needed = wanted | (columns_of(self.predicate) if self.predicate else frozenset())
-        for side in self.inputs:
-            yield side, needed & side.names, ()
 
     @remembered
     def delay_us(self) -> int:

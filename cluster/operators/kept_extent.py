@@ -8,12 +8,10 @@ import msgspec
 from msgspec import Meta
 from msgspec.structs import replace
 
-from cluster.operators.characteristics import Characteristics
 from cluster.operators.columns import QUERY_GROUP, Column, Schema
 from cluster.operators.count_window import count_window_words
 from cluster.operators.errors import UnboundedPlanError
-from cluster.operators.expected_rows import NOT_KNOWN, Expected, Measured
-from cluster.operators.families import CountsCopies, OneInput, WholeTuples
+from cluster.operators.families import CountsCopies, CutAtWatermarks, NotEstimated, OneInput, WholeTuples
 from cluster.operators.node import Node
 from cluster.operators.operation import Operation
 from cluster.operators.time_window import window_words
@@ -68,7 +66,7 @@ class KeptTuples(msgspec.Struct, frozen=True):
 
 
 @final
-class KeptExtent(CountsCopies, WholeTuples, OneInput, frozen=True, tag="KeptExtent"):
+class KeptExtent(NotEstimated, CutAtWatermarks, CountsCopies, WholeTuples, OneInput, frozen=True, tag="KeptExtent"):
     """Coalesced rows of at most so many tuples of a window (docs/reference/sql.md, Keeping fewer tuples).
 
     Tuples are valid at their own instant only, and numbered in runs.
@@ -98,16 +96,6 @@ class KeptExtent(CountsCopies, WholeTuples, OneInput, frozen=True, tag="KeptExte
         """Return it with so much kept of each query group."""
         del marks
         return replace(self, input=inputs[0], kept=replace(self.kept, apart=(QUERY_GROUP.name,)))
-
-    def expected(self, below: tuple[Characteristics, ...], measured: Measured) -> Expected:
-        """Return nothing: that is not known."""
-        del below, measured
-        return NOT_KNOWN
-
-    @property
-    def is_cut_at_watermarks(self) -> bool:
-        """Yes."""
-        return True
 
     def operation(self, lag_us: int | None = None) -> KeptExtentOperation:
         """Return what runs of it."""

@@ -12,11 +12,9 @@ from typing import Annotated, ClassVar, Literal, NoReturn, final
 import msgspec
 from msgspec import Meta
 
-from cluster.operators.characteristics import Characteristics
 from cluster.operators.columns import AggregateCall, Column, Output, Scalar, Schema
 from cluster.operators.errors import UnboundedPlanError
-from cluster.operators.expected_rows import NOT_KNOWN, Expected, Measured
-from cluster.operators.families import CountsCopies, Instantaneous, Keyed, OneInput, WholeTuples
+from cluster.operators.families import CountsCopies, Instantaneous, Keyed, NotEstimated, OneInput, WholeTuples
 from cluster.operators.operation import Prompt, own
 from cluster.operators.words import listed
 from cluster.shared_nodes import remembered
@@ -190,7 +188,9 @@ def _quantifier(element: PatternElement) -> str:
 
 
 @final
-class PatternMatch(Keyed, CountsCopies, WholeTuples, Instantaneous, OneInput, frozen=True, tag="PatternMatch"):
+class PatternMatch(
+    Keyed, NotEstimated, CountsCopies, WholeTuples, Instantaneous, OneInput, frozen=True, tag="PatternMatch"
+):
     """Matches of a pattern of rows, for each combination of `keys` (docs/reference/sql.md, Patterns).
 
     Tuples are valid at their own instant only; a match is valid at that of its last row.
@@ -216,11 +216,6 @@ class PatternMatch(Keyed, CountsCopies, WholeTuples, Instantaneous, OneInput, fr
     def describe(self) -> str:
         """Return the pattern."""
         return pattern_words(self.pattern, self.keys)
-
-    def expected(self, below: tuple[Characteristics, ...], measured: Measured) -> Expected:
-        """Return nothing: that is not known."""
-        del below, measured
-        return NOT_KNOWN
 
     def operation(self, lag_us: int | None = None) -> PatternMatchOperation:
         """Return what runs of it."""

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from cluster.operators.aggregate import Aggregate
 from cluster.operators.columns import Column, Output, Schema
-from cluster.operators.families import RowByRow
+from cluster.operators.families import PassesErrors, PassesForEver, RowByRow
 from cluster.operators.filter import Filter
 from cluster.operators.greatest_values import Greatest, least
 from cluster.operators.node import Conditions, Need, Node, all_exact, error_of
@@ -27,7 +27,7 @@ from cluster.shared_nodes import remembered
 
 
 @final
-class Project(RowByRow, frozen=True, tag="Project"):
+class Project(PassesForEver, PassesErrors, RowByRow, frozen=True, tag="Project"):
     """Tuples mapped to new ones; duplicates stay."""
 
     outputs: tuple[Output, ...]
@@ -51,23 +51,6 @@ class Project(RowByRow, frozen=True, tag="Project"):
     def below_filters(self) -> Node:
         """That of the input."""
         return self.input.below_filters
-
-    @property
-    def keeps_tuples(self) -> bool:
-        """No."""
-        return False
-
-    @property
-    @remembered
-    def stays_for_ever(self) -> bool:
-        """Whether those of an input do."""
-        return any(each.stays_for_ever for each in self.inputs)
-
-    @property
-    @remembered
-    def rows_are_certain(self) -> bool:
-        """Whether those of the input are."""
-        return self.input.rows_are_certain
 
     def error_of(self, column: str) -> float | None:
         """Return that of a column that is passed on; what is computed of exact ones is exact."""

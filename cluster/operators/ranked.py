@@ -11,7 +11,7 @@ from msgspec import Meta
 from cluster.operators.characteristics import Characteristics
 from cluster.operators.columns import Column, Ordering, RankFunction, Schema
 from cluster.operators.expected_rows import Expected, Measured, combinations
-from cluster.operators.families import CountsCopies, Keyed, Snapshotwise
+from cluster.operators.families import CountsCopies, CutAtWatermarks, Keyed, Snapshotwise
 from cluster.operators.greatest_values import Greatest
 from cluster.operators.node import Conditions, Need, lasts_us
 from cluster.operators.operation import Late, own_keys
@@ -21,7 +21,7 @@ from protocols.wire.streams import FieldType
 
 
 @final
-class Ranked(Keyed, CountsCopies, Snapshotwise, frozen=True, tag="Ranked"):
+class Ranked(Keyed, CutAtWatermarks, CountsCopies, Snapshotwise, frozen=True, tag="Ranked"):
     """Tuples whose place in the order of their `keys` is above `above` and at most `most` (None: any), per instant.
 
     With `name`, a column of that name is their place, counted by `function`.
@@ -56,11 +56,6 @@ class Ranked(Keyed, CountsCopies, Snapshotwise, frozen=True, tag="Ranked"):
     def keeps_tuples(self) -> bool:
         """No, if it keeps the first rows of an order: those that stay behind them for ever are forgotten."""
         return self.most is None or self.function != "row_number"
-
-    @property
-    def is_cut_at_watermarks(self) -> bool:
-        """Yes."""
-        return True
 
     def operation(self, lag_us: int | None = None) -> RankedOperation:
         """Return what runs of it."""

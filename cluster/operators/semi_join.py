@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import ClassVar, Self, final
 
 from msgspec.structs import replace
@@ -10,33 +9,24 @@ from msgspec.structs import replace
 from cluster.operators.characteristics import Characteristics
 from cluster.operators.columns import Scalar, Schema
 from cluster.operators.expected_rows import Expected, Measured
-from cluster.operators.families import LeftRows
+from cluster.operators.families import LeftRows, OnCondition
 from cluster.operators.greatest_values import Greatest, both, greatest_of
 from cluster.operators.kept_rows import kept_by_join
-from cluster.operators.node import Conditions, Need, Node, all_exact, error_of
+from cluster.operators.node import Node
 from cluster.operators.operation import Late, own_condition
 from cluster.operators.query_groups import sides_apart
-from cluster.operators.scalar_expressions import columns_of
 from cluster.operators.words import readable
 from cluster.shared_nodes import remembered
 
 
-class _ByPartners(LeftRows, frozen=True):
+class _ByPartners(LeftRows, OnCondition, frozen=True):
     """Base of nodes that let tuples of the left pass by their partners."""
 
     written_as: ClassVar[str] = "a subquery in a condition"
-    predicate: Scalar | None
 
     def multiplicity_sensitive(self, *, above: bool) -> tuple[bool, ...]:
         """Return that of the left only: one partner is as good as many."""
         return (above, False)
-
-    def needed_below(self, wanted: frozenset[str], conditions: Conditions) -> Iterator[Need]:
-        """Yield both with what is wanted of them, and what the predicate reads."""
-        del conditions
-        needed = wanted | (columns_of(self.predicate) if self.predicate else frozenset())
-        for side in self.inputs:
-            yield side, needed & side.names, ()
 
     def kept_apart(self, inputs: tuple[Node, ...], marks: Schema) -> Self:
         """Return tuples by their partners in the same query group."""
@@ -47,18 +37,6 @@ class _ByPartners(LeftRows, frozen=True):
         """Return all rows of the left, as nothing is known of partners."""
         del measured
         return Expected(below[0], sum(kept_by_join(below[0], below[1])))
-
-    @property
-    @remembered
-    def rows_are_certain(self) -> bool:
-        """Whether those of both are, and the condition reads nothing that may be off."""
-        read = frozenset[str]() if self.predicate is None else columns_of(self.predicate)
-        exact = all(all_exact(side, read & side.names) for side in self.inputs)
-        return not self.is_off or (exact and all(side.rows_are_certain for side in self.inputs))
-
-    def error_of(self, column: str) -> float | None:
-        """Return that of the side it is of."""
-        return error_of(self.left if column in self.left.names else self.right, column)
 
     @property
     def single_row(self) -> bool:

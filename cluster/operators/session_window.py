@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import ClassVar, NoReturn, final
 
-from cluster.operators.characteristics import Characteristics
 from cluster.operators.columns import Schema
 from cluster.operators.errors import UnboundedPlanError
-from cluster.operators.expected_rows import NOT_KNOWN, Expected, Measured
-from cluster.operators.families import CountsCopies, Keyed, Window
-from cluster.operators.node import Conditions, Need, all_exact, error_of
+from cluster.operators.families import CountsCopies, CutAtWatermarks, Keyed, NotEstimated, PassesErrors, Window
+from cluster.operators.node import Conditions, Need
 from cluster.operators.operation import Operation, own
 from cluster.operators.window_shapes import Session
 from cluster.operators.words import listed
@@ -19,7 +17,9 @@ from protocols.text.durations import format_duration
 
 
 @final
-class SessionWindow(Keyed, CountsCopies, Window, frozen=True, tag="SessionWindow"):
+class SessionWindow(
+    Keyed, NotEstimated, CutAtWatermarks, PassesErrors, CountsCopies, Window, frozen=True, tag="SessionWindow"
+):
     """Sessions of each combination of `keys`; of the whole stream without any."""
 
     written_as: ClassVar[str] = "a window of sessions"
@@ -29,26 +29,6 @@ class SessionWindow(Keyed, CountsCopies, Window, frozen=True, tag="SessionWindow
     def describe(self) -> str:
         """Return one line about it."""
         return session_words(self.session, self.keys)
-
-    def expected(self, below: tuple[Characteristics, ...], measured: Measured) -> Expected:
-        """Return nothing: that is not known."""
-        del below, measured
-        return NOT_KNOWN
-
-    @property
-    def is_cut_at_watermarks(self) -> bool:
-        """Yes."""
-        return True
-
-    @property
-    @remembered
-    def rows_are_certain(self) -> bool:
-        """Whether those of the input are, and no key may be off."""
-        return not self.is_off or (self.input.rows_are_certain and all_exact(self.input, self.keys))
-
-    def error_of(self, column: str) -> float | None:
-        """Return that of the input."""
-        return error_of(self.input, column)
 
     def operation(self, lag_us: int | None = None) -> SessionWindowOperation:
         """Return what runs of it."""

@@ -12,9 +12,9 @@ from msgspec import UNSET, Meta
 from cluster.operators.characteristics import Characteristics, windowed
 from cluster.operators.errors import UnboundedPlanError
 from cluster.operators.expected_rows import Expected, Measured
-from cluster.operators.families import PassesCopies, PassesMarks, Window
+from cluster.operators.families import AnswersAtOnce, PassesCopies, PassesErrors, PassesMarks, Window
 from cluster.operators.greatest_values import Greatest
-from cluster.operators.node import Conditions, Need, bounded, error_of
+from cluster.operators.node import Conditions, Need, bounded
 from cluster.operators.operation import Prompt
 from cluster.operators.window_shapes import Allowed, Grid, Span
 from cluster.shared_nodes import remembered
@@ -22,7 +22,7 @@ from protocols.text.durations import format_duration
 
 
 @final
-class TimeWindow(PassesMarks, PassesCopies, Window, frozen=True, tag="TimeWindow"):
+class TimeWindow(PassesMarks, PassesErrors, PassesCopies, AnswersAtOnce, Window, frozen=True, tag="TimeWindow"):
     """Time window of `size_us` (None: unbounded) that moves every `slide_us` (1: continuously).
 
     With slide a and size w a tuple stamped t is valid on [k0 - 1, k1 - 1), where k0 is the first multiple of a that is
@@ -60,24 +60,9 @@ class TimeWindow(PassesMarks, PassesCopies, Window, frozen=True, tag="TimeWindow
         return self.input.stream_as_it_comes
 
     @property
-    def waits_for_progress(self) -> bool:
-        """No."""
-        return False
-
-    @property
     def stays_for_ever(self) -> bool:
         """Whether it has no size."""
         return self.size_us is None
-
-    @property
-    @remembered
-    def rows_are_certain(self) -> bool:
-        """Whether those of the input are."""
-        return self.input.rows_are_certain
-
-    def error_of(self, column: str) -> float | None:
-        """Return that of the input."""
-        return error_of(self.input, column)
 
     def operation(self, lag_us: int | None = None) -> TimeWindowOperation | GridWindowOperation:
         """Return what runs of it."""

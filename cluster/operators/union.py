@@ -8,7 +8,7 @@ from typing import ClassVar, Self, final
 from cluster.operators.characteristics import Characteristics, united
 from cluster.operators.columns import Schema
 from cluster.operators.expected_rows import Expected, Measured
-from cluster.operators.families import PassesCopies, SnapshotPair
+from cluster.operators.families import PassesCopies, PassesForEver, SnapshotPair
 from cluster.operators.greatest_values import Greatest
 from cluster.operators.interval_shapes import shapes_together
 from cluster.operators.node import Conditions, Need, Node, error_of
@@ -18,7 +18,7 @@ from cluster.shared_nodes import remembered
 
 
 @final
-class Union(PassesCopies, SnapshotPair, frozen=True, tag="Union"):
+class Union(PassesForEver, PassesCopies, SnapshotPair, frozen=True, tag="Union"):
     """Bag union; the columns of both sides agree in number, type and (after renaming) name."""
 
     written_as: ClassVar[str] = "UNION"
@@ -41,17 +41,6 @@ class Union(PassesCopies, SnapshotPair, frozen=True, tag="Union"):
         """Return the rows of both."""
         del measured
         return Expected(united(below))
-
-    @property
-    def keeps_tuples(self) -> bool:
-        """No."""
-        return False
-
-    @property
-    @remembered
-    def stays_for_ever(self) -> bool:
-        """Whether those of an input do."""
-        return any(each.stays_for_ever for each in self.inputs)
 
     @property
     @remembered

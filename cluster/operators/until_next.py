@@ -12,8 +12,8 @@ from cluster.operators.characteristics import Characteristics, counted, lasting
 from cluster.operators.columns import Column, Schema
 from cluster.operators.errors import UnboundedPlanError
 from cluster.operators.expected_rows import Expected, Measured, combinations
-from cluster.operators.families import CountsCopies, Keyed, Window
-from cluster.operators.node import Conditions, Need, all_exact, error_of
+from cluster.operators.families import CountsCopies, CutAtWatermarks, Keyed, PassesErrors, Window
+from cluster.operators.node import Conditions, Need
 from cluster.operators.operation import Operation, own
 from cluster.operators.words import listed
 from cluster.shared_nodes import remembered
@@ -22,7 +22,7 @@ from protocols.wire.streams import FieldType
 
 
 @final
-class UntilNext(Keyed, CountsCopies, Window, frozen=True, tag="UntilNext"):
+class UntilNext(Keyed, CutAtWatermarks, PassesErrors, CountsCopies, Window, frozen=True, tag="UntilNext"):
     """Each tuple from its stamp until the next later stamp of its `keys`, or for `longest_us` if that is shorter.
 
     Tuples are those of a stream, valid at their own instant only. Which tuples come next is decided over all of them.
@@ -63,21 +63,6 @@ class UntilNext(Keyed, CountsCopies, Window, frozen=True, tag="UntilNext"):
         held = counted(below[0], 1, combinations(self.keys))
         held = lasting(held, min(held.validity, longest_us))
         return Expected(held if self.lasts else below[0], held.valid_rows)
-
-    @property
-    def is_cut_at_watermarks(self) -> bool:
-        """Yes."""
-        return True
-
-    @property
-    @remembered
-    def rows_are_certain(self) -> bool:
-        """Whether those of the input are, and no key may be off."""
-        return not self.is_off or (self.input.rows_are_certain and all_exact(self.input, self.keys))
-
-    def error_of(self, column: str) -> float | None:
-        """Return that of the input."""
-        return error_of(self.input, column)
 
     def operation(self, lag_us: int | None = None) -> UntilNextOperation:
         """Return what runs of it."""
