@@ -126,12 +126,14 @@ def _long_texts(query: int) -> str:
 
 def _statements() -> Iterator[Attack]:
     """Yield attacks by what a statement asks for."""
-    yield Attack("products/two windows of an hour", (_product(2, "1 HOUR"),))
+    yield Attack("products/two windows of a minute", (_product(2, "1 MINUTE"),))
+    yield Attack("products/two windows of an hour", (_product(2, "1 HOUR"),), refused=ROWS)
     yield Attack("products/three windows of a minute", (_product(3, "1 MINUTE"),), refused=ROWS)
     yield Attack("products/five windows of 10 s", (_product(5, "10 SECONDS"),), refused=ROWS)
     yield Attack(
         "products/three windows of 10 s, compared",
         (_product(3, "10 SECONDS", " WHERE t0.speed < t1.speed AND t1.flow < t2.flow"),),
+        refused=ROWS,
     )
     yield Attack(
         "products/fast samples",
