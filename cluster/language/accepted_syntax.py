@@ -23,6 +23,7 @@ from cluster.language.functions import AGGREGATES, RANKED
 from cluster.language.json_checks import ARROWS, OF_PATHS
 from cluster.language.pattern_checks import OF_PATTERNS
 from cluster.language.quantities import CALENDAR_UNITS, DURATION_UNITS, FREQUENCY_UNITS
+from cluster.language.stream_item import ITEM_CLAUSES, Changes, StreamItem
 from cluster.language.time_syntax import TIME_EXPRESSIONS, time_syntax
 from cluster.language.type_words import COLUMN_TYPES, FORMER_COLUMN_TYPES
 from cluster.scalars.scalar_function import Family
@@ -198,16 +199,16 @@ QUERY_SYNTAX: Mapping[type[exp.Expr], Mapping[str, Kinds]] = {
         "using": _kinds(COLUMN),
     },
     exp.Table: {"this": _IDENTIFIER},
-    syntax.StreamItem: {
+    StreamItem: {
         "this": _kinds("Table", "Changes", QUERY),
         "alias": _IDENTIFIER,
         "window": _kinds("StreamWindow"),
-        "granularity": _kinds("GranularityClause"),
+        **{each.part: _kinds(each.syntax.__name__) for each in ITEM_CLAUSES},
         "sample": _kinds("SampleClause"),
         "events": _kinds("EventsClause"),
         "since": _kinds("SinceClause"),
     },
-    syntax.Changes: {"kind": _kinds("ISTREAM", "DSTREAM", "RSTREAM"), "this": _STREAM},
+    Changes: {"kind": _kinds("ISTREAM", "DSTREAM", "RSTREAM"), "this": _STREAM},
     syntax.ZipJoin: {
         "this": _STREAM,
         "side": _kinds("INNER", "LEFT", "FULL"),
@@ -231,7 +232,7 @@ QUERY_SYNTAX: Mapping[type[exp.Expr], Mapping[str, Kinds]] = {
         "zone": _kinds(TEXT),
         "early": _kinds(TRUE),
     },
-    syntax.GranularityClause: {"this": _QUANTITY | _BOUNDS},
+    **{each.syntax: each.slots for each in ITEM_CLAUSES},
     syntax.Bounds: {"this": _QUANTITY, "expression": _QUANTITY},
     syntax.SampleClause: {"kind": _kinds("EVERY", "RATE"), "this": _QUANTITY, "slowest": _kinds("SampleClause")},
     syntax.EventsClause: {"this": _IDENTIFIER, "above": _LITERAL, "below": _LITERAL},
@@ -318,7 +319,7 @@ DECLARATION_SYNTAX: Mapping[type[exp.Expr], Mapping[str, Kinds]] = {
 """The additional syntax of CREATE and DROP."""
 
 ROW_PATTERN_SYNTAX: Mapping[type[exp.Expr], Mapping[str, Kinds]] = {
-    syntax.StreamItem: {"this": _kinds("RowPatternClause")},
+    StreamItem: {"this": _kinds("RowPatternClause")},
     row_pattern_syntax.RowPatternClause: {
         "this": _STREAM,
         "partition": _kinds(COLUMN),
@@ -352,7 +353,7 @@ WINDOW_BOUND_SYNTAX: Mapping[type[exp.Expr], Mapping[str, Kinds]] = {
 
 _KEEP = _kinds("KeepClause")
 VALIDITY_SYNTAX: Mapping[type[exp.Expr], Mapping[str, Kinds]] = {
-    syntax.StreamItem: {"valid": _kinds("ValidClause"), "coalesce": _kinds("CoalesceClause"), "keep": _KEEP},
+    StreamItem: {"valid": _kinds("ValidClause"), "coalesce": _kinds("CoalesceClause"), "keep": _KEEP},
     validity_syntax.KeepClause: {"this": _QUANTITY},
     validity_syntax.CoalesceClause: {
         "expressions": _kinds("CoalescedAttribute"),

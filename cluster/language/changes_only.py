@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from cluster.language.context import Context
-    from cluster.language.syntax import StreamItem
+    from cluster.language.stream_item import StreamItem
     from cluster.language.validity_syntax import CoalesceClause, ValidClause
 
 LONGEST_SILENCE_US = 600_000_000

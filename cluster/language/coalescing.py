@@ -38,7 +38,7 @@ from protocols.wire.streams import FieldType
 
 if TYPE_CHECKING:
     from cluster.language.context import Context
-    from cluster.language.syntax import StreamItem
+    from cluster.language.stream_item import StreamItem
 
 PREV_SHAPE = "PREV(x) is a column of the tuple before"
 

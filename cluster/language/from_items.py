@@ -19,8 +19,9 @@ from cluster.language.row_pattern_clauses import match_pattern
 from cluster.language.row_pattern_syntax import RowPatternClause
 from cluster.language.row_quality import quality_of
 from cluster.language.scope import Scope, ScopeColumn, ScopeItem
+from cluster.language.stream_item import Changes, StreamItem, reshaping
 from cluster.language.stream_items import with_history
-from cluster.language.syntax import Changes, SampleClause, SinceClause, StreamItem, Within
+from cluster.language.syntax import SampleClause, SinceClause, Within
 from cluster.language.validities import held
 from cluster.language.validity_syntax import KeepClause
 from cluster.language.window_clauses import windowed
@@ -176,7 +177,7 @@ def translate_item(item: StreamItem, translator: QueryTranslator, read: Read = N
         events = item.args.get("events") is clause
         reason = f"only a stream that sensors feed {'has events' if events else 'can be sampled'}"
         raise context.error(clause, reason, f"put {'EVENTS' if events else 'SAMPLE'} where it is read")
-    if isinstance(node, Relation) and (clause := item.args.get("window") or item.args.get("granularity")):
+    if isinstance(node, Relation) and (clause := reshaping(item)):
         reason = f"{node.name} is a relation: it has no window"
         raise context.error(clause, reason, "each tuple of a stream meets the rows that are there when it is sampled")
     if since:

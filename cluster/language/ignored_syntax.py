@@ -12,7 +12,8 @@ from sqlglot import exp
 from cluster.language.accepted_syntax import STATEMENTS, Accepted, Occurrence, ignored
 from cluster.language.errors import FjordSqlError
 from cluster.language.spelling import written_words
-from cluster.language.syntax import StreamItem, place_of, span_of
+from cluster.language.stream_item import StreamItem
+from cluster.language.syntax import place_of, span_of
 from cluster.language.text_words import words_of
 from cluster.language.words import ALIAS_EXPECTED, FOREIGN_OPERATORS, UNQUOTED
 

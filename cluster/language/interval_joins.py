@@ -18,16 +18,8 @@ from sqlglot import exp
 from cluster.language.conditions import SWAPPED
 from cluster.language.dialect import tokens_of
 from cluster.language.stamp_joins import BOUNDS
-from cluster.language.syntax import (
-    StampJoin,
-    StreamItem,
-    ZipJoin,
-    conjuncts,
-    holds_query,
-    is_comma,
-    own_columns,
-    place_of,
-)
+from cluster.language.stream_item import StreamItem
+from cluster.language.syntax import StampJoin, ZipJoin, conjuncts, holds_query, is_comma, own_columns, place_of
 from cluster.language.temporal_filters import constant_us, side_of_time
 
 if TYPE_CHECKING:

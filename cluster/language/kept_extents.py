@@ -12,12 +12,11 @@ from sqlglot import exp
 
 from cluster.expressions import nodes
 from cluster.language.quantities import QuantityError, exactly, read_quantity
-from cluster.language.range_clauses import granule
+from cluster.language.stream_item import ITEM_CLAUSES
 from cluster.language.validity_syntax import KEEP_SHAPE, KeepClause
-from cluster.language.window_clauses import windowed
+from cluster.language.window_clauses import reshaped, windowed
 from cluster.operators import (
     CountWindow,
-    Granularity,
     KeptExtent,
     Node,
     PartitionedWindow,
@@ -37,7 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from cluster.language.context import Context
-    from cluster.language.syntax import StreamItem
+    from cluster.language.stream_item import StreamItem
     from cluster.operators.extent import Coalescing
     from cluster.operators.unique_names import Names
 
@@ -98,9 +97,7 @@ def kept_rows(tuples: Tuples, keep: KeepClause, item: StreamItem, context: Conte
     plain = KeptTuples(most, tuples.keys, run.name, number.name, tuples.how.bounds, quality)
     kept = _of_window(plain, node, item, keep, context)
     found: Node = KeptExtent(_in_runs(tuples, number, run), kept)
-    if clause := item.args.get("granularity"):
-        found = Granularity(found, *granule(clause.this, context))
-    return found
+    return reshaped(found, item, context)
 
 
 def _in_runs(tuples: Tuples, number: Column, run: Column) -> Node:
@@ -178,7 +175,8 @@ def _of_window(plain: KeptTuples, node: Node, item: StreamItem, keep: KeepClause
     """Return what is kept of the window of an item of FROM."""
     window = item.args["window"]
     alone = item.copy()
-    alone.set("granularity", None)
+    for each in ITEM_CLAUSES:
+        alone.set(each.part, None)
     muted = dataclasses.replace(context, warnings=[])
     found = windowed(node, alone, muted)
     if isinstance(found, TimeWindow):  # that one of equal stamps counts is arbitrary is not so here

@@ -8,7 +8,8 @@ from sqlglot import exp
 
 from cluster.language.grouping import function_name
 from cluster.language.quantities import written
-from cluster.language.syntax import StreamItem, conjuncts, span_of
+from cluster.language.stream_item import StreamItem
+from cluster.language.syntax import conjuncts, span_of
 from cluster.language.temporal_filters import constant_us
 from cluster.language.validity_syntax import Duration, Validity
 from cluster.operators import Aggregate, Extent, Filter, Node, Project, TimeWindow, UntilNext

@@ -13,6 +13,7 @@ from cluster.language.row_expressions import RowExpressions
 from cluster.language.row_pattern_syntax import PATTERN_SHAPE, SKIP_SHAPES, WITHIN_SHAPE, RowPatternClause, SkipClause
 from cluster.language.scope import Scope, ScopeItem
 from cluster.language.select_names import check_column_name
+from cluster.language.stream_item import reshaping
 from cluster.language.typing_rules import scalar_of
 from cluster.operators import Node, PatternMatch
 from cluster.operators.columns import Output
@@ -82,7 +83,7 @@ def _check_rows(clause: RowPatternClause, node: Node, context: Context) -> None:
     if reads_relations_only(node):
         reason = "a pattern is found in the order of stamps, and the rows of a relation have none"
         raise context.error(clause.this, reason, "join the relation with a stream in a subquery of FROM")
-    if window := clause.this.args.get("window") or clause.this.args.get("granularity"):
+    if window := reshaping(clause.this):
         reason = "a pattern is found in tuples as they come: what it reads has no window"
         raise context.error(window, reason, "put the window behind MATCH_RECOGNIZE(...), where it is about matches")
     if not node.is_instantaneous:

@@ -28,7 +28,7 @@ from protocols.wire.names import is_identifier
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from cluster.language.syntax import StreamItem
+    from cluster.language.stream_item import StreamItem
 
 NAVIGATIONS = ("PREV", "FIRST", "LAST")
 QUANTIFIERS = "quantifiers are A?, A*, A+, A{2}, A{1,3} and A{2,}, each with a ? behind it to take few rows"

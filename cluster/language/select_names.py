@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from cluster.language.syntax import StreamItem
+from cluster.language.stream_item import StreamItem
 from protocols.wire.names import NAME_SHAPE, fault_of_identifier
 from protocols.wire.streams import RESERVED_PREFIX
 

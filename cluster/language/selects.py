@@ -31,6 +31,7 @@ from cluster.language.sequences import goes_by_order, sequenced
 from cluster.language.set_operations import combine
 from cluster.language.stamps import stamps_read
 from cluster.language.stars import MOST_COLUMNS, is_star, shown_by_star
+from cluster.language.stream_item import StreamItem
 from cluster.language.subqueries import Subqueries
 from cluster.language.syntax import (
     QUERIES,
@@ -39,7 +40,6 @@ from cluster.language.syntax import (
     RankCall,
     Slot,
     StampJoin,
-    StreamItem,
     Within,
     ZipJoin,
     first_part,

@@ -9,6 +9,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from cluster.language.parameter_marks import is_mark
 from cluster.language.quantities import CALENDAR_UNITS, DURATION_UNITS, FREQUENCY_UNITS
+from cluster.language.stream_item import ITEM_CLAUSES
 from cluster.language.syntax import EventsClause, LifetimeClause, Quantity, SampleClause, SinceClause, Within
 from cluster.language.validity_syntax import KeepClause
 from cluster.language.words import EVENTS_SHAPE, SINCE_SHAPE
@@ -17,8 +18,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 AFTER_QUANTITY = (
-    *("SLIDE", "SLIDES", "MAX", "FINEST", "GRANULARITY", "SAMPLE", "EVENTS", "AT", "LIFETIME"),
+    *("SLIDE", "SLIDES", "MAX", "SAMPLE", "EVENTS", "AT", "LIFETIME"),
     *("KEEP", "TO", "STALE", "SINCE", "AGO", "EARLY", "OFFSET", "PRECEDING", "FOLLOWING"),
+    *(word for each in ITEM_CLAUSES for word in each.words),
 )
 UNITS = frozenset((*DURATION_UNITS, *CALENDAR_UNITS, *FREQUENCY_UNITS))
 LIFETIME_SHAPE = "SELECT ... FROM ... LIFETIME 90 DAYS"

@@ -18,6 +18,7 @@ from cluster.expressions.called_functions import (
 )
 from cluster.language import row_pattern_syntax, syntax, validity_syntax
 from cluster.language.functions import AGGREGATE_SPELLINGS
+from cluster.language.stream_item import ITEM_CLAUSES, Changes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -61,7 +62,7 @@ _MARKS: Mapping[type[exp.Expr], str] = {
     exp.Filter: "FILTER", exp.Qualify: "QUALIFY",
     exp.From: "FROM", exp.CTE: "AS", exp.DataType: TYPE, syntax.Within: "WITHIN",
     exp.Limit: "LIMIT", exp.Offset: "OFFSET",
-    syntax.GranularityClause: "GRANULARITY", syntax.LifetimeClause: "LIFETIME",
+    syntax.LifetimeClause: "LIFETIME", **{each.syntax: each.word for each in ITEM_CLAUSES},
 }  # fmt: skip
 """Nodes that are written with one word."""
 
@@ -74,7 +75,7 @@ def written_words(node: exp.Expr, parent: exp.Expr | None) -> list[str]:
     if kind in _WORDS:
         return _WORDS[kind](node)
     if isinstance(node, syntax.Bounds):
-        return ["COARSEST", "FINEST"] if isinstance(parent, syntax.GranularityClause) else ["MIN", "MAX"]
+        return next((list(each.bounds or ()) for each in ITEM_CLAUSES if type(parent) is each.syntax), ["MIN", "MAX"])
     if isinstance(node, syntax.SampleClause):
         most = ["AT", "LEAST"] if node.args.get("slowest") else []
         return [node.args["kind"], *most, *([] if isinstance(parent, syntax.SampleClause) else ["SAMPLE"])]
@@ -333,7 +334,7 @@ _WORDS: Mapping[type[exp.Expr], Callable[[Any], list[str]]] = {
     syntax.StampJoin: _stamp_join,
     syntax.ZipBounds: lambda node: ["WITHIN", *_if(node.this, "TO")],
     syntax.StreamWindow: _window,
-    syntax.Changes: lambda node: [node.args["kind"]],
+    Changes: lambda node: [node.args["kind"]],
     syntax.EventsClause: lambda node: ["EVENTS", "ABOVE", *_if(node.args.get("below"), "BELOW")],
     syntax.SinceClause: lambda node: ["SINCE", "AGO" if node.this else "BEGINNING"],
     syntax.CreateSource: _create_source,

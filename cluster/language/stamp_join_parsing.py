@@ -5,7 +5,8 @@ from __future__ import annotations
 from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
-from cluster.language.syntax import StampJoin, StreamItem, Within
+from cluster.language.stream_item import StreamItem
+from cluster.language.syntax import StampJoin, Within
 from cluster.language.words import ASOF_SHAPE, NEAR_SHAPE
 from cluster.language.zipper_parsing import ZipJoinParsing
 

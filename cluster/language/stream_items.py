@@ -8,19 +8,15 @@ from sqlglot import exp, parser
 from sqlglot.tokenizer_core import Token, TokenType
 
 from cluster.language.foreign_streams import FOREIGN_STREAMS, stream_hint
+from cluster.language.item_clause import ItemClause
 from cluster.language.row_pattern_parsing import RowPatternParsing
-from cluster.language.syntax import (
-    Changes,
-    GranularityClause,
-    StreamItem,
-)
+from cluster.language.stream_item import ITEM_CLAUSES, Changes, StreamItem
 from cluster.language.validity_parsing import ValidityParsing
 from cluster.language.window_parsing import StreamWindowParsing
 from cluster.language.words import (
     ALIAS_EXPECTED,
     CALLED_CLAUSES,
     FOREIGN_CLAUSES,
-    GRANULARITY_SHAPE,
     UNQUOTED,
     WINDOW_SHAPES,
 )
@@ -94,8 +90,8 @@ class StreamItemParsing(RowPatternParsing, StreamWindowParsing, ValidityParsing)
                 self._set_once(item, "coalesce", token, self._parse_coalesce_clause())
             elif self._at_keep():
                 self._set_once(item, "keep", token, self._parse_keep_clause())
-            elif self._at_clause("GRANULARITY", "("):
-                self._set_once(item, "granularity", token, self._parse_granularity())
+            elif (clause := self._at_item_clause()) is not None:
+                self._set_once(item, clause.part, token, self._parse_item_clause(clause))
             elif self._at_clause("EVENTS", "("):
                 self._set_once(item, "events", token, self._parse_events())
             elif self._at_since():
@@ -111,6 +107,19 @@ class StreamItemParsing(RowPatternParsing, StreamWindowParsing, ValidityParsing)
             else:
                 break
         return self.expression(item)
+
+    def _at_item_clause(self) -> ItemClause | None:
+        """Return the clause that comes next, if it makes other tuples of those of the item."""
+        return next((each for each in ITEM_CLAUSES if self._at_clause(each.word, "(")), None)
+
+    def _parse_item_clause(self, clause: ItemClause) -> exp.Expr:
+        token = self._curr
+        self._advance(2)
+        shape = f"it is written {clause.shape}"
+        bounds = self._parse_bounds(*clause.bounds) if clause.bounds else None
+        size = bounds or self._parse_quantity(hint=shape, words=(clause.bounds or ())[:1])
+        self._close_paren(shape)
+        return self.expression(clause.syntax(this=size), token)
 
     def _set_once(self, item: StreamItem, part: str, token: Token, value: exp.Expr) -> None:
         if item.args.get(part):
@@ -184,14 +193,6 @@ class StreamItemParsing(RowPatternParsing, StreamWindowParsing, ValidityParsing)
                 words=CHANGES,
             )
         return self.expression(exp.Table(this=name))
-
-    def _parse_granularity(self) -> GranularityClause:
-        token = self._curr
-        self._advance(2)
-        shape = f"it is written {GRANULARITY_SHAPE}"
-        granule = self._parse_bounds("COARSEST", "FINEST") or self._parse_quantity(hint=shape, words=("COARSEST",))
-        self._close_paren(shape)
-        return self.expression(GranularityClause(this=granule), token)
 
 
 def with_history(node: Node, since: SinceClause, context: Context, *, name: str) -> Node:

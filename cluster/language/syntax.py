@@ -41,12 +41,6 @@ class StreamWindow(exp.Expression):
     }
 
 
-class GranularityClause(exp.Expression):
-    """``GRANULARITY(g)``."""
-
-    arg_types: ClassVar[dict[str, bool]] = {"this": True}
-
-
 class SampleClause(exp.Expression):
     """``SAMPLE EVERY period`` or ``SAMPLE RATE frequency``, with ``AT LEAST`` and the longest accepted period."""
 
@@ -213,29 +207,6 @@ class Over(exp.Expression):
 
 
 STRING_AGG_SHAPE = "{}(x, ', ' ORDER BY x)"
-
-
-class StreamItem(exp.Expression):
-    """One item of FROM: a name, a query or a changing relation with its clauses."""
-
-    arg_types: ClassVar[dict[str, bool]] = {
-        "this": True,
-        "alias": False,
-        "window": False,
-        "valid": False,
-        "coalesce": False,
-        "keep": False,
-        "granularity": False,
-        "sample": False,
-        "events": False,
-        "since": False,
-    }
-
-
-class Changes(exp.Expression):
-    """``Istream(relation)``, ``Dstream(relation)`` or ``Rstream(relation)``; the relation is a :class:`StreamItem`."""
-
-    arg_types: ClassVar[dict[str, bool]] = {"kind": True, "this": True}
 
 
 class Within(exp.Expression):

@@ -16,6 +16,7 @@ from cluster.expressions.timestamps import LONGEST_INTERVAL_US, interval_us
 from cluster.language.conditions import SWAPPED
 from cluster.language.scope import Scope
 from cluster.language.stamps import NOWS, UNTIL, refuse_now
+from cluster.language.stream_item import ITEM_CLAUSES
 from cluster.language.syntax import QUERIES, IntervalLiteral, conjuncts
 from cluster.language.time_literals import interval_literal
 from cluster.language.validity_syntax import ValidClause
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from cluster.language.context import Context
     from cluster.language.from_items import FromItem
 
-OTHERS = ("window", "granularity", "valid")
+OTHERS = ("window", *(each.part for each in ITEM_CLAUSES), "valid")
 """Clauses that set already for how long a tuple counts, or when."""
 _COMPARED = (exp.GT, exp.GTE, exp.LT, exp.LTE)
 

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, NoReturn
 from sqlglot import exp
 
 from cluster.language.quantities import duration_us, read_quantity, read_real
-from cluster.language.syntax import Changes, StreamItem, span_of
+from cluster.language.stream_item import Changes, StreamItem
+from cluster.language.syntax import span_of
 from cluster.language.validity_syntax import (
     INTERVAL_SHAPES,
     VALID_SHAPE,

@@ -10,18 +10,13 @@ from cluster.language.calendar_windows import reset_window, sliding_grid, warn_o
 from cluster.language.context import Context
 from cluster.language.errors import suggest
 from cluster.language.quantities import duration_us, read_quantity, row_count, written
-from cluster.language.range_clauses import granule, in_steps, row_bound, window_size
-from cluster.language.syntax import StreamItem, StreamWindow
+from cluster.language.range_clauses import in_steps, row_bound, window_size
+from cluster.language.stream_item import ITEM_CLAUSES, StreamItem
+from cluster.language.syntax import StreamWindow
 from cluster.operators import (
-    Aggregate,
     CountWindow,
-    Distinct,
-    Filter,
-    Granularity,
     Node,
     PartitionedWindow,
-    Project,
-    Ranked,
     SessionWindow,
     TimeWindow,
 )
@@ -39,22 +34,15 @@ def windowed(node: Node, item: StreamItem, context: Context) -> Node:
     window: StreamWindow | None = item.args.get("window")
     if window is not None:
         node = _window(node, window, context)
-    if granularity := item.args.get("granularity"):
-        if _of_closed_sessions(node):
-            context.warn(
-                "GRANULARITY leaves almost nothing of sessions: it keeps what is valid at whole multiples of a "
-                "duration, and tuples of a session are valid only when it closes; leave it out, or count the sessions "
-                "that close in an hour by FROM (SELECT ...) AS s WINDOW(RANGE 1 HOUR SLIDE 1 HOUR)"
-            )
-        node = Granularity(node, *granule(granularity.this, context))
+    return reshaped(node, item, context)
+
+
+def reshaped(node: Node, item: StreamItem, context: Context) -> Node:
+    """Return the plan of tuples with the clauses behind their window; errors as for :func:`windowed`."""
+    for each in ITEM_CLAUSES:
+        if clause := item.args.get(each.part):
+            node = each.applied(node, clause, context)
     return node
-
-
-def _of_closed_sessions(node: Node) -> bool:
-    """Return whether rows are valid only at the instants at which sessions close."""
-    while isinstance(node, Filter | Project | Aggregate | Ranked | Distinct):
-        node = node.input
-    return isinstance(node, SessionWindow) and not node.session.early
 
 
 def _window(node: Node, window: StreamWindow, context: Context) -> Node:

@@ -6,6 +6,7 @@ For hints only: the parser decides what the language accepts.
 from __future__ import annotations
 
 from cluster.language.row_pattern_syntax import CLAUSE, CLAUSE_SHAPE
+from cluster.language.stream_item import ITEM_CLAUSES
 from cluster.language.validity_syntax import KEEP_SHAPE
 
 WINDOW_SHAPES = "WINDOW(RANGE 5 MINUTES SLIDE 1 MINUTE), WINDOW(ROWS 10) or WINDOW(PARTITION BY a ROWS 10)"
@@ -23,7 +24,6 @@ FRAME_SHAPES = (
     "or with UNBOUNDED PRECEDING before AND, 1 PRECEDING or 1 MINUTE PRECEDING behind it"
 )
 HYSTERESIS_SHAPE = "HYSTERESIS(speed ABOVE 60 BELOW 50) OVER (PARTITION BY sensor)"
-GRANULARITY_SHAPE = "GRANULARITY(1 MINUTE)"
 SAMPLE_SHAPE = "SAMPLE EVERY 10 SECONDS or SAMPLE RATE 10 HZ"
 SINCE_SHAPE = "FROM traffic SINCE 2 HOURS AGO or SINCE BEGINNING"
 USING_SHAPE = "FROM a JOIN b USING (x), where both have a column x"
@@ -53,7 +53,7 @@ QUOTES = "texts go into single quotes, names that need any into double ones"
 
 CALLED_CLAUSES = {
     "WINDOW": WINDOW_SHAPES,
-    "GRANULARITY": GRANULARITY_SHAPE,
+    **{each.word: each.shape for each in ITEM_CLAUSES},
     "EVENTS": EVENTS_SHAPE,
     CLAUSE: CLAUSE_SHAPE,
 }
@@ -97,7 +97,18 @@ _AT_THE_END = (
     "LIFETIME",
 )
 _OF_FROM = (
-    *("WHERE", "GROUP BY", "HAVING", "QUALIFY", "WINDOW", "GRANULARITY", "EVENTS", "SINCE", "BEGINNING", "AGO"),
+    *(
+        "WHERE",
+        "GROUP BY",
+        "HAVING",
+        "QUALIFY",
+        "WINDOW",
+        *(each.word for each in ITEM_CLAUSES),
+        "EVENTS",
+        "SINCE",
+        "BEGINNING",
+        "AGO",
+    ),
     *("JOIN", "LEFT", CLAUSE),
     *("RIGHT", "INNER", "CROSS", "FULL", "ZIP", "ASOF", "WITHIN", "ON", "USING", "AS", *_AT_THE_END),
 )
@@ -129,7 +140,7 @@ FOLLOWED: dict[str, tuple[tuple[str, ...], str, str]] = {
     "LIFETIME": ((), "a duration", "SELECT ... FROM ... LIFETIME 90 DAYS"),
     "EVENTS": ((), "an opening parenthesis", EVENTS_SHAPE),
     CLAUSE: ((), "an opening parenthesis", CLAUSE_SHAPE),
-    "GRANULARITY": ((), "an opening parenthesis", GRANULARITY_SHAPE),
+    **{each.word: ((), "an opening parenthesis", each.shape) for each in ITEM_CLAUSES},
 }
 """Words that are names unless something follows: that, in words too, and the way to write it."""
 
@@ -138,10 +149,10 @@ EXPECTED_SHAPES: dict[str, str] = {"AS": CAST_SHAPE, "END": CASE_SHAPE, "WHEN": 
 
 LANGUAGE = frozenset((
     *(word for words in AFTER_OPERANDS.values() for phrase in words for word in phrase.split()),
-    *BEFORE_OPERANDS, *FOLLOWED, *CALLED_CLAUSES,
+    *BEFORE_OPERANDS, *FOLLOWED, *CALLED_CLAUSES, *(word for each in ITEM_CLAUSES for word in each.words),
     *("MEASURES", "ONE", "ROW", "PER", "MATCH", "AFTER", "SKIP", "PAST", "NEXT", "FIRST", "LAST", "PREV", "PATTERN"),
     *("INTERVAL", "DEFINE", "ORDER", "STAMP", "NOW", "EPOCH"),
-    *("RANGE", "ROWS", "SLIDE", "SLIDES", "UNBOUNDED", "PARTITION", "COARSEST", "FINEST", "WITH", "BY", "ABOVE"),
+    *("RANGE", "ROWS", "SLIDE", "SLIDES", "UNBOUNDED", "PARTITION", "WITH", "BY", "ABOVE"),
     *("BELOW", "CREATE", "DROP", "STREAM", "RELATION", "UNIT", "FIXED", "TO", "MIN", "MAX", "ISTREAM", "DSTREAM"),
     *("RSTREAM", "FILTER", "ASC", "DESC", "NULLS", "FIRST", "LAST", "NEXT", "ROW", "ONLY", "OVER", "ORDER"),
     *("GROUPING", "SETS", "ROLLUP", "CUBE", "ROW_NUMBER", "RANK", "DENSE_RANK"),

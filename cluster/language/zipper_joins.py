@@ -10,6 +10,7 @@ from cluster.language.from_items import FromItem
 from cluster.language.joins import with_nulls
 from cluster.language.scope import Scope, ScopeColumn, ScopeItem
 from cluster.language.stamp_joins import bounds_us, joined_by_stamps
+from cluster.language.stream_item import reshaping
 from cluster.language.syntax import StampJoin, ZipJoin, conjuncts, is_comma
 from cluster.language.words import NEAR_SHAPE
 from cluster.operators import Zip
@@ -95,7 +96,7 @@ def _named(join: exp.Expr) -> str:
 
 
 def _check_instants(item: FromItem, syntax: exp.Expr, what: str, context: Context) -> None:
-    if clause := syntax.args.get("window") or syntax.args.get("granularity"):
+    if clause := reshaping(syntax):
         raise context.error(
             clause,
             f"{what} pairs tuples as they come: its streams have no window",

@@ -18,6 +18,7 @@ from cluster.language.dialect import FjordSQL
 from cluster.language.errors import FjordSqlError
 from cluster.language.parsing import FjordSqlParser
 from cluster.language.relation_statements import CreateRelation
+from cluster.language.stream_item import ITEM_CLAUSES
 from cluster.language.translation import (
     CreateDerivedStream,
     SelectStatement,
@@ -36,8 +37,8 @@ KEYWORDS = sorted(
     if not word.startswith(("{", "/*", "--", "%}")) and word.strip()
 )
 MORE = """
-    ABOVE | AFTER | AGO | APART_US | AT | BEGINNING | BELOW | BY | COARSEST | DSTREAM | EVENTS | EVERY | FINEST | FIXED
-    GRANULARITY | HOURS | HZ | ISTREAM | LEAST | LIFETIME | MAX | MIN | MINUTES | MS | ORDERED | QUERY | RATE | REFRESH
+    ABOVE | AFTER | AGO | APART_US | AT | BEGINNING | BELOW | BY | DSTREAM | EVENTS | EVERY | FIXED
+    HOURS | HZ | ISTREAM | LEAST | LIFETIME | MAX | MIN | MINUTES | MS | ORDERED | QUERY | RATE | REFRESH
     MATCH_RECOGNIZE | MEASURES | PATTERN | DEFINE | SKIP | PAST | AFTER MATCH SKIP TO NEXT ROW | ONE ROW PER MATCH
     EARLY | GAP | KEEP | KEEP 5 TUPLES | TUPLES | MONTH | QUARTERS | RESET | YEARS
     RSTREAM | SAMPLE | SECOND | SINCE | SLIDE | SLIDES | SOURCE | STALE | STREAM | TO | UNIT | WITHIN | ZIP
@@ -52,7 +53,8 @@ MORE = """
     |> WHERE TRUE | AS VALUE | DIRECTED | GLOBAL | LATERAL | NATURAL | ASOF | LOCAL | WITH ORDINALITY | (x) | /*+ x */
     UNION ALL BY NAME SELECT lane FROM traffic | ( ) , | , ( ) | , ROLLUP(lane) | GROUPING(lane)
 """
-INSERTED = [*KEYWORDS, *(word.strip() for line in MORE.strip().split("\n") for word in line.split(" | "))]
+OF_CLAUSES = [word for each in ITEM_CLAUSES for word in each.words]
+INSERTED = [*KEYWORDS, *OF_CLAUSES, *(word.strip() for line in MORE.strip().split("\n") for word in line.split(" | "))]
 
 SYNONYMS = {
     "deleted AS": "AS may be left out before a name",

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from cluster.language.errors import FjordSqlError
+from cluster.language.item_clause import ItemClause
 from cluster.language.quantities import (
     DURATION_UNITS,
     LONGEST_US,
@@ -18,6 +21,7 @@ from cluster.language.quantities import (
     row_count,
 )
 from cluster.language.relation_statements import CreateRelation
+from cluster.language.stream_item import ITEM_CLAUSES
 from cluster.language.translation import parse_statement, translate, translate_derived
 from cluster.operators import Source, TimeWindow, Zip
 from cluster.plan.demand import demands_of
@@ -25,14 +29,22 @@ from protocols.wire.demands import QueryDemand, StreamDemand, decode_demand
 from protocols.wire.frames import LONGEST_PERIOD_US, VERSION, encode
 from tests.cluster.language.example_catalog import CATALOG
 
+
+def _of_clause(clause: ItemClause) -> Iterator[tuple[str, str]]:
+    text = f"SELECT COUNT(*) AS n FROM traffic WINDOW(RANGE 1 HOUR) {clause.word}({{}})"
+    yield clause.word, text
+    if clause.bounds is not None:
+        worst, best = clause.bounds
+        yield worst, text.format(f"{worst} {{}}, {best} 1 US")
+        yield best, text.format(f"{worst} 36500 DAYS, {best} {{}}")
+
+
 DURATIONS = {
+    **{name: text for clause in ITEM_CLAUSES for name, text in _of_clause(clause)},
     "window": "SELECT lane FROM traffic WINDOW(RANGE {})",
     "slide": "SELECT MAX(lane) AS m FROM traffic WINDOW(RANGE 1 HOUR SLIDE {})",
-    "granularity": "SELECT COUNT(*) AS n FROM traffic WINDOW(RANGE 1 HOUR) GRANULARITY({})",
     "smallest window": "SELECT lane FROM traffic WINDOW(RANGE MIN {}, MAX 36500 DAYS)",
     "largest window": "SELECT lane FROM traffic WINDOW(RANGE MIN 1 US, MAX {})",
-    "coarsest": "SELECT lane FROM traffic WINDOW(RANGE 1 HOUR) GRANULARITY(COARSEST {}, FINEST 1 US)",
-    "finest": "SELECT lane FROM traffic WINDOW(RANGE 1 HOUR) GRANULARITY(COARSEST 36500 DAYS, FINEST {})",
     "sample": "SELECT lane FROM traffic SAMPLE EVERY {}",
     "sample of the query": "SELECT COUNT(*) AS n FROM traffic WINDOW(RANGE 1 HOUR) SAMPLE EVERY {}",
     "slowest sample": "SELECT lane FROM traffic SAMPLE EVERY 1 US AT LEAST EVERY {}",
