@@ -22,7 +22,7 @@ from cluster.operators.columns import Scalar
 from protocols.wire.streams import FieldType
 from tests.cluster.expressions.drawing import COLUMNS, drawn
 from tests.cluster.expressions.duckdb_meaning import MACROS, TYPES, in_duckdb
-from tests.cluster.oracle.definition import SETTINGS
+from tests.cluster.oracle.scalar_sql import SETTINGS
 
 EXPRESSIONS = int(os.environ.get("FJORD_EXPRESSIONS", "400"))
 SEED = os.environ.get("FJORD_SEED", "1")

@@ -15,7 +15,7 @@ from cluster.fjord.scalars import POLARS_TYPES, compile_scalar
 from cluster.operators.columns import Column, Scalar
 from cluster.plan.scalar_texts import read_scalar
 from protocols.wire.streams import FIELD_TYPES, FieldType
-from tests.cluster.oracle.definition import SETTINGS, scalar_sql
+from tests.cluster.oracle.scalar_sql import SETTINGS, scalar_sql
 
 BOOLEAN, INTEGER, REAL, TEXT = FieldType.BOOLEAN, FieldType.INTEGER, FieldType.REAL, FieldType.TEXT
 COLUMNS = (

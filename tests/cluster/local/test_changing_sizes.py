@@ -33,8 +33,7 @@ from cluster.plan.rewrite import rewrite
 from cluster.plan.sized import quality_words, sized
 from protocols.wire.streams import Field, FieldType, StreamSchema
 from tests.cluster.local.migrating import INSTANTS, STREAMS, Answered, arrivals, random_batches, random_streams
-from tests.cluster.oracle.definition import granule_of
-from tests.cluster.plan.snapshots import evaluate
+from tests.cluster.oracle.definition import granule_of, snapshots_of_plan
 
 CATALOG = Catalog.of(
     [
@@ -121,7 +120,7 @@ def difference(text: str, seed: int, *, late_by: int = 0) -> str | None:
     if ran.answered.open:
         return f"rows never end: {ran.answered.open}"
     meanings = {words(node, sizes): with_sizes(node, sizes) for _, sizes in ran.history}
-    expected = {name: evaluate(each, streams, 3 * INSTANTS) for name, each in meanings.items()}
+    expected = {name: snapshots_of_plan(each, streams, 3 * INSTANTS) for name, each in meanings.items()}
     for at, found in enumerate(ran.answered.snapshots()):
         in_force = ran.history.at(at)
         assert in_force is not None

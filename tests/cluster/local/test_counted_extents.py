@@ -34,8 +34,8 @@ from tests.cluster.local.changing_queries import LAST, Query, run
 from tests.cluster.local.extent_plans import STAMPED, extent, with_top
 from tests.cluster.local.host_cases import CATALOG
 from tests.cluster.local.migrating import Stamped, random_batches, random_streams
+from tests.cluster.oracle.definition import rows_as_they_are, snapshots_of_plan
 from tests.cluster.plan.plans import condition
-from tests.cluster.plan.snapshots import evaluate
 from tests.examples import seeds
 
 Window = CountWindow | PartitionedWindow
@@ -91,9 +91,9 @@ def there(window: Window, seen: list[Stamped], scale: int) -> list[tuple[int, tu
 def meant(plan: Node, seen: list[Stamped], scale: int) -> list[Counter[object]]:
     """Return the snapshots of a plan, given the tuples that it sees in the order in which they came."""
     window = next(each for each in nodes_of(plan) if isinstance(each, Window))
-    held = Source("held", window.schema)
+    held = rows_as_they_are("held", window.schema)
     above = rebuilt(plan, lambda each: held if each == window else each)
-    return list(evaluate(above, {"held": there(window, seen, scale)}, LAST))
+    return list(snapshots_of_plan(above, {"held": there(window, seen, scale)}, LAST))
 
 
 @seeds(100)

@@ -16,7 +16,7 @@ from cluster.plan.epoch import Plan, PlannedQuery
 from cluster.plan.rewrite import rewrite
 from tests.cluster.local.host_cases import ARRIVING, CATALOG, LAST, STREAMS, frame
 from tests.cluster.oracle.comparison import difference_of_rows
-from tests.cluster.oracle.related_definition import evaluate_with_relations
+from tests.cluster.oracle.definition import snapshots_of_plan
 
 TEXTS = [
     f"SELECT * FROM (SELECT * FROM traffic WHERE lane > {lane}) MATCH_RECOGNIZE (PARTITION BY segment ORDER BY STAMP() "
@@ -43,7 +43,7 @@ def test_each_query_of_a_fold_finds_its_own_matches(forgets: bool) -> None:
             found.setdefault(query, []).append((start, end, *msgspec.json.decode(row).values()))
     streams = {each: [row for batch, _ in ARRIVING for row in batch[each]] for each in STREAMS}
     for query, node in zip(queries, nodes, strict=True):
-        meaning = evaluate_with_relations(node, streams, {}, LAST + 1)
-        assert any(meaning.snapshots)
-        assert difference_of_rows(found[query.name], meaning.snapshots, meaning.granule) is None
+        meaning = snapshots_of_plan(node, streams, LAST + 1)
+        assert any(meaning)
+        assert difference_of_rows(found[query.name], meaning) is None
     assert len({len(rows) for rows in found.values()}) > 1

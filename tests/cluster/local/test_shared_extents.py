@@ -21,8 +21,8 @@ from tests.cluster.local.changing_queries import LAST, Query, run
 from tests.cluster.local.extent_plans import STAMPED, WINDOWS, extent, with_top
 from tests.cluster.local.migrating import arrivals, random_batches, random_streams
 from tests.cluster.local.plans_cut_apart import tables
+from tests.cluster.oracle.definition import snapshots_of_plan
 from tests.cluster.plan.plans import window
-from tests.cluster.plan.snapshots import evaluate
 from tests.examples import seeds
 
 
@@ -50,8 +50,7 @@ def test_queries_answer_what_they_would_alone(seed: int) -> None:
     run(dice, queries, batches)
     for each in queries:
         if each.ends is None:
-            seen = [(at, (*values, at)) for at, values in each.seen(batches)]
-            assert each.snapshots() == evaluate(each.plan, {"a": seen}, LAST), each
+            assert each.snapshots() == snapshots_of_plan(each.plan, {"a": each.seen(batches)}, LAST), each
 
 
 @pytest.mark.parametrize("first", [("y",), ("x",)])
@@ -64,7 +63,7 @@ def test_a_query_that_begins_leaves_the_order_of_equal_samples_as_it_is(seed: in
     seen, rows = [], []
     for number in range(8):
         samples = [(number, (dice.randrange(3), dice.randrange(3))) for _ in range(dice.randrange(4))]
-        seen += [(at, (*values, at)) for at, values in samples]
+        seen += samples
         answers = engine.run(arrivals({"a": (samples, number)}), plan=one if number < 4 else both).rows
         assert answers.filter(pl.col("kind") != "row").is_empty(), answers
         rows += answers.filter(pl.col("query") == "q0").select("start_us", "end_us", "row").rows()
@@ -74,7 +73,7 @@ def test_a_query_that_begins_leaves_the_order_of_equal_samples_as_it_is(seed: in
         .select("start_us", "end_us", "row")
         .rows()
     )
-    expected = evaluate(plans[0], {"a": seen}, 30)
+    expected = snapshots_of_plan(plans[0], {"a": seen}, 30)
     for instant in range(30):
         there = Counter(tuple(msgspec.json.decode(row).values()) for start, end, row in rows if start <= instant < end)
         assert there == expected[instant]

@@ -18,7 +18,8 @@ from cluster.plan.rewrite import rewrite
 from tests.cluster.oracle.comparison import bags, difference_of_rows, first_difference, report
 from tests.cluster.oracle.definition import Streams, evaluate, horizon_of
 from tests.cluster.oracle.running import MicroBatch, deliveries, run_plan
-from tests.cluster.oracle.strategies import LAST, below
+from tests.cluster.oracle.strategies import below
+from tests.cluster.specimens.drawing import LAST
 
 LAGS_US = (0, 3, MOST_LAG_US)
 """How far windows by count may stay behind: they are cut in every micro-batch, now and then, never."""

@@ -38,7 +38,7 @@ from cluster.operators.columns import AggregateCall, Output
 from cluster.plan.scalar_texts import read_scalar
 from protocols.wire.streams import FieldType
 from tests.cluster.oracle.definition import Bag, Snapshots, Streams
-from tests.cluster.oracle.strategies import COLUMNS, LAST
+from tests.cluster.specimens.drawing import COLUMNS, LAST
 
 INTEGER, BOOLEAN = FieldType.INTEGER, FieldType.BOOLEAN
 INSTANTS = LAST + 16

@@ -21,7 +21,8 @@ from tests.cluster.oracle.definition import evaluate, horizon_of
 from tests.cluster.oracle.proving import MismatchError, Tally, prove
 from tests.cluster.oracle.running import all_at_once, run_plan
 from tests.cluster.oracle.searching import search
-from tests.cluster.oracle.strategies import COLUMNS, LAST, random_streams
+from tests.cluster.oracle.strategies import random_streams
+from tests.cluster.specimens.drawing import COLUMNS, LAST
 
 ALPHA = Source("alpha", COLUMNS["alpha"])
 

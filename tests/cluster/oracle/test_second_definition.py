@@ -15,7 +15,8 @@ from tests.cluster.oracle.comparison import assert_equal_snapshots, first_differ
 from tests.cluster.oracle.definition import Streams, evaluate
 from tests.cluster.oracle.running import deliveries, run_plan, tuple_by_tuple
 from tests.cluster.oracle.second_definition import INSTANTS, Query, queries, second_snapshots, windowed
-from tests.cluster.oracle.strategies import COLUMNS, random_streams
+from tests.cluster.oracle.strategies import random_streams
+from tests.cluster.specimens.drawing import COLUMNS
 
 SEEDS = st.integers(0, 2**32 - 1)
 

@@ -1,4 +1,4 @@
-"""Random clauses behind an item of FROM: windows, granularities, sample periods and pasts."""
+"""Random clauses behind an item of FROM: windows, sample periods and pasts."""
 
 from __future__ import annotations
 
@@ -31,15 +31,6 @@ def since(dice: random.Random) -> str:
     return dice.choice(
         ("SINCE BEGINNING", f"SINCE {spelling.duration(dice, dice.choice((5, 10**6, 3600 * 10**6)))} AGO")
     )
-
-
-def granularity(dice: random.Random) -> tuple[int, str]:
-    granule = dice.choice((2, 3, 4))
-    finest = spelling.duration(dice, granule)
-    if dice.random() < 0.25:
-        coarsest = spelling.duration(dice, granule * 2)
-        return granule, f"GRANULARITY(COARSEST {coarsest}{dice.choice((',', ''))} FINEST {finest})"
-    return granule, f"GRANULARITY({finest})"
 
 
 def until_next(dice: random.Random, columns: Sequence[Known], *, ending: bool = False) -> Window:

@@ -259,7 +259,7 @@ def _item_reach(item: Item | Zipped, names: dict[str, Query]) -> int:
             below = 0
     if item.window is not None and item.window.kind != "ROWS":
         below += (item.window.size or 0) + item.window.slide
-    return below + item.granule
+    return below + 1 + sum(each.clause.reach_us(each.amount_us) for each in item.reshaped)
 
 
 def granule_of(query: Query, names: dict[str, Query]) -> int:
@@ -295,4 +295,4 @@ def _item_granule(item: Item | Zipped, names: dict[str, Query]) -> int:
             below = _item_granule(item.source.item, names)
         case _:
             below = 1
-    return math.lcm(item.granule, below)
+    return math.lcm(below, *(each.clause.granule_us(each.amount_us) for each in item.reshaped))

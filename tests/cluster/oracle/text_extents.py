@@ -46,7 +46,7 @@ def has_stamps(query: Query) -> bool:
     asked = [query.where] if query.where is not None else []
     asked += [scalar for output in query.outputs for scalar in _scalars_of(output)]
     (item, *others) = query.items
-    plain = isinstance(item, Item) and item.window is None and item.granule == 1
+    plain = isinstance(item, Item) and item.window is None and not item.reshaped
     return plain and not others and not any(map(_asks, asked)) and comes_stamped(item)  # type: ignore[arg-type] # an item
 
 

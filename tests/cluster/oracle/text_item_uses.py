@@ -22,7 +22,7 @@ WINDOWS = (
 )
 ITEM_USES = (
     *(f"COALESCE over {each}" for each in WINDOWS),
-    *(f"COALESCE {each}" for each in ("of events", "of a subquery", "in changes", "in a join", "with a granule")),
+    *(f"COALESCE {each}" for each in ("of events", "of a subquery", "in changes", "in a join", "with GRANULARITY")),
     *(f"COALESCE in a {side} JOIN" for side in ("LEFT", "RIGHT", "FULL")),
     *(f"COALESCE BY {number} keys" for number in range(3)),
     *(f"COALESCE {word} {kind}" for word in ("of", "BY") for kind in FIELD_TYPES),
@@ -63,8 +63,7 @@ def _of_item(item: Item, place: str) -> Iterator[str]:
         yield f"COALESCE {place}"
         yield from (f"COALESCE {each}" for each in _of_extent(item.extent))
         yield from (f"COALESCE {each}" for each in _of_source(item))
-        if item.granule > 1:
-            yield "COALESCE with a granule"
+        yield from (f"COALESCE with {each.clause.word}" for each in item.reshaped)
         if side := side_of(item):
             yield f"COALESCE in a {side} JOIN"
     if item.keep:

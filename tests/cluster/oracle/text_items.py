@@ -38,6 +38,8 @@ from tests.cluster.oracle.text_in_order import Called, InOrderDrawing
 from tests.cluster.oracle.text_intervals import COLUMN, Span
 from tests.cluster.oracle.text_outputs import columns_of, unique
 from tests.cluster.oracle.text_world import DETECTORS, EVENT_SCHEMA, PLACES, SCHEMAS, STAMPED_BY, events_name
+from tests.cluster.specimens import CLAUSES
+from tests.cluster.specimens.clause import drawn
 
 STREAMS = ("alpha", "alpha", "alpha", "Beta", "Beta", "Order", "wild", "wild", "road")
 ALIASES = ("a", "b", "t", "u", "Größe", "Select", "from", "x1", "Zip", "lifetime", "k")
@@ -326,16 +328,15 @@ class Items:
             clauses.append(window.text)
             item = replace(item, window=window)
             item, columns = self._with_intervals(item, columns, clauses, instants=base or instants)
-        granule = 1
-        if place.granular and dice.random() < 0.12:
-            granule, text = clauses_of.granularity(dice)
-            clauses.append(text)
+        allowed = [each for each in CLAUSES.values() if place.granular or (each.anywhere and not place.instants)]
+        reshaped = tuple(drawn(dice, each) for each in allowed if dice.random() < 0.12)
+        clauses += [each.text for each in reshaped]
         alias, written = self._alias(taken, alias)
         dice.shuffle(clauses)
         if written:
             clauses.insert(dice.randint(0, len(clauses)) if dice.random() < 0.5 else 0, written)
-        found = replace(item, clauses=tuple(clauses), granule=granule)
-        at_instants = (base or instants) and window is None and granule == 1
+        found = replace(item, clauses=tuple(clauses), reshaped=reshaped)
+        at_instants = (base or instants) and window is None and not reshaped
         return Offered(found, _called(columns, alias), alias, base=base, instants=at_instants)
 
     def _with_intervals(

@@ -273,9 +273,8 @@ class Meaning:
             table = self._windowed(table, item.window, [*more, *columns], columns, order)
         if item.extent is not None:
             table = self._coalesced(table, item.extent, quality=bool(item.keep))
-        if item.granule > 1:
-            sql = f"SELECT * FROM {table} WHERE t % {item.granule} = 0"
-            table = self._table(("granularity", table, item.granule), sql)
+        for each in item.reshaped:
+            table = self._table((each.clause.word, table, each.amount_us), each.clause.sql(table, each.amount_us))
         return table
 
     def _until_next(self, table: str, valid: Window, columns: Sequence[str]) -> str:

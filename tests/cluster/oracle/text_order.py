@@ -20,7 +20,7 @@ def keeps_order(query: Query) -> bool:
     ):
         return False
     item = query.items[0]
-    if isinstance(item, Zipped) or item.granule > 1 or item.extent is not None or item.valid is not None:
+    if isinstance(item, Zipped) or item.reshaped or item.extent is not None or item.valid is not None:
         return False
     window = item.window
     if window is not None and not (window.kind == "RANGE" and window.size == window.slide == 1):

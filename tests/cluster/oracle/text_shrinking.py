@@ -214,8 +214,8 @@ def _smaller_items(item: Any) -> Iterator[Any]:
             alike = replace(item.extent, text=item.extent.plain, tolerances=(None,) * len(item.extent.columns))
             clauses = (*item.clauses[:place], alike.text, *item.clauses[place + 1 :])
             yield replace(item, clauses=clauses, extent=replace(alike, condition=None, reads=()))
-        elif clause.startswith("GRANULARITY"):
-            yield replace(item, clauses=fewer, granule=1)
+        elif any(clause == each.text for each in item.reshaped):
+            yield replace(item, clauses=fewer, reshaped=tuple(each for each in item.reshaped if clause != each.text))
         elif clause.startswith(("SAMPLE", "SINCE")):
             source = item.source
             yield replace(

@@ -37,9 +37,9 @@ from cluster.plan.alternatives import AS_PLANNED, MOST, Alternative, alternative
 from cluster.plan.explain import explain
 from cluster.plan.rewrite import rewrite
 from cluster.planning_budget import Budget, PlanningLimitError, limited
+from tests.cluster.oracle.definition import snapshots_of_plan
 from tests.cluster.oracle.running import deliveries, run_plan
 from tests.cluster.plan.plans import INTEGER, call, condition, pick, prefixed, source, where
-from tests.cluster.plan.snapshots import evaluate
 
 INSTANTS, HORIZON = 8, 16
 VALUES = (0, 0, 1, 1, 2, None)
@@ -144,13 +144,13 @@ def test_alternatives_mean_the_same(kind: str, data: st.DataObject, seed: int) -
     kinds = sorted({tuple(each.changes[-1].split()[-3:]) for each in found[1:]})
     some = dice.sample(found[1:], min(len(found) - 1, 3))
     some += [next(each for each in found[1:] if tuple(each.changes[-1].split()[-3:]) == last) for last in kinds]
-    meaning = evaluate(base, streams, HORIZON)
+    meaning = snapshots_of_plan(base, streams, HORIZON)
     rows = _rows(base, streams, dice)
     assert _snapshots(rows) == meaning
     for each in dict.fromkeys(some):
         note(f"{each.words}\n{explain(base)}\n{explain(each.node)}")
         assert each.node.schema == base.schema
-        assert evaluate(each.node, streams, HORIZON) == meaning
+        assert snapshots_of_plan(each.node, streams, HORIZON) == meaning
         own = _rows(each.node, streams, dice)
         assert _snapshots(own) == meaning
         if not Migration(base, each.node).cut:

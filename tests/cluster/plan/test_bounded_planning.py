@@ -30,7 +30,8 @@ from protocols.wire.streams import Field, FieldType, StreamSchema
 from tests.cluster.oracle.definition import evaluate, horizon_of
 from tests.cluster.oracle.proving import Tally, prove
 from tests.cluster.oracle.running import fragment_alone
-from tests.cluster.oracle.strategies import COLUMNS, LAST, random_streams
+from tests.cluster.oracle.strategies import random_streams
+from tests.cluster.specimens.drawing import COLUMNS, LAST
 
 CATALOG = Catalog.of(
     [

@@ -20,8 +20,8 @@ from cluster.plan.demand import demands_of
 from cluster.plan.explain import explain
 from cluster.plan.rewrite import rewrite
 from tests.cluster.oracle.comparison import snapshots_of
+from tests.cluster.oracle.definition import Streams
 from tests.cluster.oracle.running import deliveries, run_plan
-from tests.cluster.plan.snapshots import Streams
 from tests.cluster.plan.two_stream_queries import (
     CATALOG,
     INTEGER,

@@ -16,8 +16,8 @@ from cluster.operators import Node
 from cluster.plan.rewrite import rewrite
 from protocols.wire.streams import Field, FieldType, StreamSchema
 from tests.cluster.oracle.comparison import snapshots_of
+from tests.cluster.oracle.definition import Streams, snapshots_of_plan
 from tests.cluster.oracle.running import deliveries, run_plan
-from tests.cluster.plan.snapshots import Streams, evaluate
 
 INTEGER = FieldType.INTEGER
 CATALOG = Catalog.of([StreamSchema(name, (Field("x", INTEGER), Field("y", INTEGER))) for name in ("a", "b")])
@@ -41,8 +41,8 @@ def planned(text: str) -> tuple[Node, Node]:
 def check_answers(text: str, streams: Streams, seed: int, instants: int) -> None:
     """Fail unless a query means the same rewritten, and answers that, cut, disordered and restarted by a seed."""
     node, better = planned(text)
-    meant = evaluate(node, streams, instants)
-    assert [+bag for bag in evaluate(better, streams, instants)] == [+bag for bag in meant]
+    meant = snapshots_of_plan(node, streams, instants)
+    assert [+bag for bag in snapshots_of_plan(better, streams, instants)] == [+bag for bag in meant]
     dice = random.Random(seed)
     batches = deliveries(streams, dice)
     restarts = frozenset(number for number in range(len(batches)) if dice.random() < 0.3)
@@ -58,4 +58,4 @@ def check_any_arrival(text: str, a: Sequence[Any], b: Sequence[Any], seed: int, 
     for _ in range(3):
         shuffled = {name: dice.sample(rows, len(rows)) for name, rows in (("a", a), ("b", b))}
         found.append([+bag for bag in snapshots_of(run_plan(node, deliveries(shuffled, dice)), instants)])
-    assert found[0] == found[1] == found[2] == [+bag for bag in evaluate(node, {"a": a, "b": b}, instants)]
+    assert found[0] == found[1] == found[2] == [+bag for bag in snapshots_of_plan(node, {"a": a, "b": b}, instants)]

@@ -17,7 +17,13 @@ from hypothesis import strategies as st
 from cluster.fjord.batch import ALWAYS, END, NEVER, START, Batch
 from cluster.fjord.contract import QueueContract
 from cluster.fjord.operator import Operator
+from cluster.fjord.operators.aggregation import MergeAggregate
+from cluster.fjord.operators.partial_aggregation import PartialAggregate
 from cluster.fjord.saved_state import pack_state, unpack_state
+from cluster.operators.columns import AggregateCall, Column, Output, Scalar, Schema
+from cluster.operators.extent import Link
+from cluster.plan.scalar_texts import read_scalar
+from protocols.wire.streams import FieldType
 
 LAST = 24
 """No row starts after this instant."""
@@ -31,6 +37,28 @@ def frame(rows: Sequence[Row], port: int = 0) -> pl.DataFrame:
     """Return rows as an operator takes them: an interval, a text and a number."""
     text, number = NAMES[port]
     return pl.DataFrame(rows, schema={START: pl.Int64, END: pl.Int64, text: pl.String, number: pl.Int64}, orient="row")
+
+
+LEFT, RIGHT = frame([]), frame([], 1)
+COLUMNS: Schema = (Column("k", FieldType.TEXT), Column("n", FieldType.INTEGER))
+KEY = COLUMNS[:1]
+ONLY_K = (Output("k", read_scalar('"k"', FieldType.TEXT)),)
+CALLS = (
+    AggregateCall("c", "count", None, FieldType.INTEGER),
+    AggregateCall("s", "sum", read_scalar('"n"', FieldType.INTEGER), FieldType.INTEGER),
+    AggregateCall("m", "max", read_scalar('"n"', FieldType.INTEGER), FieldType.INTEGER),
+)
+NO_LESS = Link(read_scalar('"n" >= "before"', FieldType.BOOLEAN), (("before", "n"),))
+
+
+def condition(sql: str) -> Scalar:
+    """Return a condition."""
+    return read_scalar(sql, FieldType.BOOLEAN)
+
+
+def merged(keys: Schema) -> MergeAggregate:
+    """Return what makes groups of partial ones."""
+    return MergeAggregate(keys, CALLS)
 
 
 def _unchanged(rows: pl.DataFrame) -> pl.DataFrame:
@@ -53,6 +81,9 @@ class Case:
         Makes the rows of the answer comparable, where it may be put in different words; from all batches at once.
     granule
         Only instants that are multiples of this are promised.
+    instantaneous
+        Whether it answers rows that are valid at one instant if those of the left are: see
+        :attr:`Node.is_instantaneous`.
     """
 
     make: Callable[[], Operator]
@@ -60,6 +91,16 @@ class Case:
     below: Callable[[], Sequence[Operator]] = tuple
     settled: Callable[[pl.DataFrame], pl.DataFrame] = _unchanged
     granule: int = 1
+    instantaneous: bool = False
+
+
+def counted(keys: Schema) -> Case:
+    """Partial rows are as many as batches; what counts is what they add up to."""
+    names = tuple(key.name for key in keys)
+    return Case(
+        lambda: PartialAggregate(names, CALLS),
+        settled=lambda rows: merged(keys).transition(0, Batch(rows.sort(START), NEVER)).rows,
+    )
 
 
 @st.composite

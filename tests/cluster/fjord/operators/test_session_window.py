@@ -14,9 +14,20 @@ from cluster.errors import PlanError
 from cluster.fjord.batch import ALWAYS, END, NEVER, START, Batch
 from cluster.fjord.operators.session_window import SessionWindow
 from cluster.operators.window_shapes import Session
-from tests.cluster.plan.snapshots import sessions_of
 
 COLUMNS = pl.DataFrame(schema={START: pl.Int64, END: pl.Int64, "k": pl.String, "n": pl.Int64})
+
+
+def sessions_of(stamps: list[int], session: Session) -> list[tuple[list[int], int]]:
+    """Return the sessions of one key's stamps, which are in order: the stamps of each, and when it closes."""
+    runs: list[list[int]] = []
+    for stamp in stamps:
+        run = runs[-1] if runs else []
+        if run and stamp - run[-1] <= session.gap_us and stamp - run[0] < session.longest_us:
+            run.append(stamp)
+        else:
+            runs.append([stamp])
+    return [(run, min(run[-1] + session.gap_us, run[0] + session.longest_us)) for run in runs]
 
 
 def rows(*tuples: tuple[int, str | None]) -> pl.DataFrame:
