@@ -154,7 +154,7 @@ def test_arrows_between_rooms_make_no_circle():
     TopologicalSorter(drawn_arrows()).prepare()
 
 
-# So small a file is a rule, an operator, a clause, errors or a command; of the token, server and client need no more alike.
+# So small a file is a rule, an operator, a clause, errors or a command; both sides of tokens need nothing else alike.
 FEWEST_LINES = 40
 SMALL = (
     *("rules/", "operators/", "execution/", "_clause.py"),
