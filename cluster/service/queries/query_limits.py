@@ -24,7 +24,7 @@ from cluster.fjord.made_texts import characters_per_second
 from cluster.fjord.state_size import StateLimitError, bytes_kept_by, check_state, state_bytes
 from cluster.ingest.service import Ingest
 from cluster.physical.lowering import lower, with_handover, with_query
-from cluster.physical.nodes import Fragment, PhysicalPlan
+from cluster.physical.nodes import Fragment, PhysicalPlan, SensorDemands
 from cluster.plan.epoch import Plan, PlannedQuery
 from cluster.service.catalog.planning import AT_ONCE, Planning
 from cluster.service.publishing.published_demands import PublishedDemands
@@ -214,13 +214,20 @@ class QueryLimits:
                 self._steady_rates[stream] = rate
         return {stream: self._steady_rates[stream] for stream, rate in rates.items() if rate is not None}
 
+    def rates_for(self, streams: frozenset[str], demands: SensorDemands) -> Mapping[str, float]:
+        """Return the same, with what more the streams of a query will bring for its demands."""
+        rates = self.rates(streams)
+        return {**rates, **demanded_rates(demands.streams, self._entries, rates)}
+
 
 def demanded_rates(
     demands: Iterable[tuple[str, Sequence[QueryDemand]]],
     entries: Callable[[], Iterable[MoteEntry]],
     tuples_per_second: Mapping[str, float],
 ) -> dict[str, float]:
-    """Return what streams will bring for a query that lets sensors sample faster, in tuples per second.
+    """Return what streams will bring for a query that lets sensors sample, or sample faster, in tuples per second.
+
+    Without a period of the query, a sensor samples in its own; where no query asks, it may bring nothing now.
 
     Parameters
     ----------
@@ -231,17 +238,13 @@ def demanded_rates(
     tuples_per_second
         What the streams bring, where that is known; only those that will bring more are returned.
     """
-    fast = {
-        stream: sampled
-        for stream, own in demands
-        if (sampled := [each for each in own if each.period_us is not None and each.panes is None])
-    }
-    if not fast:
+    samples = {stream: sampled for stream, own in demands if (sampled := [each for each in own if each.panes is None])}
+    if not samples:
         return {}
-    found = dict.fromkeys(fast, 0.0)
+    found = dict.fromkeys(samples, 0.0)
     for entry in entries():
-        own = fast.get(entry.stream, ())
-        periods = [each.period_us for each in own if each.period_us is not None and _is_of(each, entry.properties)]
+        own = samples.get(entry.stream, ())
+        periods = [each.period_us or entry.default_period_us for each in own if _is_of(each, entry.properties)]
         if periods and not (isinstance(entry, DeviceEntry) and entry.publishes):
             found[entry.stream] += 1e6 / max(min(periods), entry.minimum_period_us, 1)
     return {stream: rate for stream, rate in found.items() if rate > tuples_per_second.get(stream, 0.0)}

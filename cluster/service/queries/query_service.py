@@ -554,7 +554,8 @@ class QueryService:
         query = replace(query, warnings=(*query.warnings, *await self._publisher_warnings(node)))
         reads = self.history(begun_at(node, 0, self._positions(node.streams), self._ingest.tables()))
         memory_bytes, buckets = self._relation_memory_bytes, self._buckets
-        rates = self.limits.rates(node.streams)
+        demands = await self._planning.run(lambda: sensor_demands(PlannedQuery("", 0, node)), internal=True)
+        rates = self.limits.rates_for(node.streams, demands)
         surroundings = Surroundings(
             running, context.sizes, memory_bytes, buckets, self._history_rows, rates, self._operators.rates,
             self.limits.bounds_text, self._prices.current(),

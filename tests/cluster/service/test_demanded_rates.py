@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from cluster.fjord.acceptance import RowLimitError, RowLimits
@@ -15,9 +17,12 @@ from tests.cluster.service.test_lifetime_notes import entry
 from tests.cluster.service.test_query_service import store_fifty_a_second
 
 MOTES = tuple(
-    entry(f"m{number}", properties={"sensor": f"m{number}", "lane": number % 2}, minimum_period_us=5_000)
+    entry(
+        f"m{number}", properties={"sensor": f"m{number}", "lane": number % 2},
+        default_period_us=1_000_000, minimum_period_us=5_000,
+    )
     for number in range(50)
-)
+)  # fmt: skip
 PRODUCT = "SELECT a.speed FROM traffic a WINDOW(RANGE 1 MINUTE), traffic b WINDOW(RANGE 1 MINUTE) WHERE a.lane < 9{}"
 FAST = " SAMPLE EVERY 10 MILLISECONDS"
 
@@ -38,6 +43,14 @@ def test_each_sensor_brings_a_tuple_in_each_period() -> None:
 
 def test_no_sensor_is_faster_than_it_can() -> None:
     assert rates_of(sampled(1)) == {"traffic": 50 * 200}
+
+
+def test_sensors_that_nobody_has_asked_bring_a_tuple_in_each_period_of_their_own() -> None:
+    assert rates_of(sampled(None), known=0.0) == {"traffic": 50}
+    assert rates_of(sampled(None), sampled(10_000_000), known=7.0) == {"traffic": 50}
+    assert rates_of(sampled(10_000_000), known=0.0) == {"traffic": pytest.approx(5)}
+    assert rates_of(sampled(None, PropertyBand("sensor", "m7", "m7")), known=0.0) == {"traffic": 1}
+    assert rates_of(sampled(None), known=0.0, motes=(device("bell", default_period_us=1_000_000),)) == {}
 
 
 def test_only_sensors_that_the_query_reads_become_faster() -> None:
@@ -64,6 +77,17 @@ async def test_a_product_of_fast_samples_is_refused_though_few_come_now(service:
     assert "of them for this query alone" in str(caught.value)
     assert [each.name for each in service.registry.plan.queries] == ["slow"]
     await queries.add(PRODUCT.format(" AND a.sensor = 'm7' AND b.sensor = 'm7'" + FAST))
+
+
+async def test_a_product_is_refused_though_nothing_comes_as_nobody_has_asked(service: Service) -> None:
+    queries = service.started(entries=lambda: MOTES)
+    six = ", ".join(f"traffic a{number} WINDOW(RANGE 1 MINUTE)" for number in range(6))
+    text = f"SELECT COUNT(*) AS n FROM {six}"
+    with pytest.raises(RowLimitError, match="traffic would bring 50 tuples per second for it"):
+        await queries.add(text)
+    made = re.search(r"at most: ([\d,]+) rows made in a second", await queries.explain(text))
+    assert made is not None
+    assert int(made[1].replace(",", "")) > 10**18
 
 
 async def test_a_window_of_fast_samples_counts_with_all_that_it_will_keep(service: Service) -> None:
