@@ -20,8 +20,8 @@ class GranularityClause(exp.Expression):
     arg_types: ClassVar[dict[str, bool]] = {"this": True}
 
 
-def _applied(node: Node, clause: GranularityClause, context: Context) -> Node:
-    if _of_closed_sessions(node):
+def _to_node(node: Node, clause: GranularityClause, context: Context) -> Node:
+    if _above_closed_sessions(node):
         context.warn(
             "GRANULARITY leaves almost nothing of sessions: it keeps what is valid at whole multiples of a "
             "duration, and tuples of a session are valid only when it closes; leave it out, or count the sessions "
@@ -30,7 +30,7 @@ def _applied(node: Node, clause: GranularityClause, context: Context) -> Node:
     return Granularity(node, *granule(clause.this, context))
 
 
-def _of_closed_sessions(node: Node) -> bool:
+def _above_closed_sessions(node: Node) -> bool:
     """Return whether rows are valid only at the instants at which sessions close."""
     while isinstance(node, Filter | Project | Aggregate | Ranked | Distinct):
         node = node.input
@@ -38,5 +38,5 @@ def _of_closed_sessions(node: Node) -> bool:
 
 
 GRANULARITY = ItemClause(
-    "GRANULARITY", GranularityClause, "GRANULARITY(1 MINUTE)", _applied, bounds=("COARSEST", "FINEST")
+    "GRANULARITY", GranularityClause, "GRANULARITY(1 MINUTE)", _to_node, bounds=("COARSEST", "FINEST")
 )

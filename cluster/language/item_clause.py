@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ItemClause:
-    """A clause with a quantity in parentheses that makes other tuples of those of the item and its window.
+    """A clause with a quantity in parentheses that transforms the tuples of an item of FROM, after its window.
 
-    The parser, what is accepted, words of hints and of spelling, and the translation read this row.
+    The parser, the table of accepted syntax, spelling, hints and the translation read this row.
 
     Parameters
     ----------
@@ -25,23 +25,24 @@ class ItemClause:
         What it begins with.
     syntax
         Its class in syntax trees.
-    shape
+    example
         How it is written, for hints.
-    applied
-        Returns the plan of other tuples, of a plan and the clause. Errors are those of the text.
+    to_node
+        Builds its node from the plan below and the clause; raises errors with their place in the text.
     bounds
-        The words before the two quantities of a range, if there may be one in place of a quantity.
+        The words before the two quantities of a range, if it may have one in place of a quantity: the coarser bound,
+        and the finer one, which is delivered at best.
     """
 
     word: str
     syntax: type[exp.Expression]
-    shape: str
-    applied: Callable[[Node, Any, Context], Node]
+    example: str
+    to_node: Callable[[Node, Any, Context], Node]
     bounds: tuple[str, str] | None = None
 
     @property
-    def part(self) -> str:
-        """Its slot in the syntax of an item."""
+    def slot(self) -> str:
+        """Where the syntax of an item has it."""
         return self.word.lower()
 
     @property
@@ -50,6 +51,6 @@ class ItemClause:
         return (self.word, *(self.bounds or ()))
 
     @property
-    def slots(self) -> dict[str, frozenset[str]]:
-        """What may stand in it: kinds of values by slot of its class."""
+    def accepted(self) -> dict[str, frozenset[str]]:
+        """Which kinds of values it may hold, by slot of its own syntax."""
         return {"this": frozenset(("Quantity", "Bounds") if self.bounds else ("Quantity",))}

@@ -176,7 +176,7 @@ def _of_window(plain: KeptTuples, node: Node, item: StreamItem, keep: KeepClause
     window = item.args["window"]
     alone = item.copy()
     for each in ITEM_CLAUSES:
-        alone.set(each.part, None)
+        alone.set(each.slot, None)
     muted = dataclasses.replace(context, warnings=[])
     found = windowed(node, alone, muted)
     if isinstance(found, TimeWindow):  # that one of equal stamps counts is arbitrary is not so here

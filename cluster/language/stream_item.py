@@ -1,4 +1,4 @@
-"""The syntax of an item of FROM, and the clauses that make other tuples of its own: one row each."""
+"""The syntax of an item of FROM, and the clauses that transform its tuples: one row each."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class StreamItem(exp.Expression):
         "valid": False,
         "coalesce": False,
         "keep": False,
-        **dict.fromkeys((each.part for each in ITEM_CLAUSES), False),
+        **dict.fromkeys((each.slot for each in ITEM_CLAUSES), False),
         "sample": False,
         "events": False,
         "since": False,
@@ -37,6 +37,6 @@ class Changes(exp.Expression):
 
 
 def reshaping(item: exp.Expr) -> exp.Expr | None:
-    """Return the window of an item or of a join, or else its first clause that makes other tuples, if any."""
-    parts = ("window", *(each.part for each in ITEM_CLAUSES))
-    return next((clause for part in parts if (clause := item.args.get(part))), None)
+    """Return the window of an item or of a join, or else its first clause that transforms tuples, if any."""
+    slots = ("window", *(each.slot for each in ITEM_CLAUSES))
+    return next((clause for slot in slots if (clause := item.args.get(slot))), None)

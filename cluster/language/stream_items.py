@@ -91,7 +91,7 @@ class StreamItemParsing(RowPatternParsing, StreamWindowParsing, ValidityParsing)
             elif self._at_keep():
                 self._set_once(item, "keep", token, self._parse_keep_clause())
             elif (clause := self._at_item_clause()) is not None:
-                self._set_once(item, clause.part, token, self._parse_item_clause(clause))
+                self._set_once(item, clause.slot, token, self._parse_item_clause(clause))
             elif self._at_clause("EVENTS", "("):
                 self._set_once(item, "events", token, self._parse_events())
             elif self._at_since():
@@ -109,13 +109,13 @@ class StreamItemParsing(RowPatternParsing, StreamWindowParsing, ValidityParsing)
         return self.expression(item)
 
     def _at_item_clause(self) -> ItemClause | None:
-        """Return the clause that comes next, if it makes other tuples of those of the item."""
+        """Return the clause that comes next, if it transforms the tuples of the item."""
         return next((each for each in ITEM_CLAUSES if self._at_clause(each.word, "(")), None)
 
     def _parse_item_clause(self, clause: ItemClause) -> exp.Expr:
         token = self._curr
         self._advance(2)
-        shape = f"it is written {clause.shape}"
+        shape = f"it is written {clause.example}"
         bounds = self._parse_bounds(*clause.bounds) if clause.bounds else None
         size = bounds or self._parse_quantity(hint=shape, words=(clause.bounds or ())[:1])
         self._close_paren(shape)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from cluster.language.context import Context
     from cluster.language.from_items import FromItem
 
-OTHERS = ("window", *(each.part for each in ITEM_CLAUSES), "valid")
+OTHERS = ("window", *(each.slot for each in ITEM_CLAUSES), "valid")
 """Clauses that set already for how long a tuple counts, or when."""
 _COMPARED = (exp.GT, exp.GTE, exp.LT, exp.LTE)
 

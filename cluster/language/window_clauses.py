@@ -40,8 +40,8 @@ def windowed(node: Node, item: StreamItem, context: Context) -> Node:
 def reshaped(node: Node, item: StreamItem, context: Context) -> Node:
     """Return the plan of tuples with the clauses behind their window; errors as for :func:`windowed`."""
     for each in ITEM_CLAUSES:
-        if clause := item.args.get(each.part):
-            node = each.applied(node, clause, context)
+        if clause := item.args.get(each.slot):
+            node = each.to_node(node, clause, context)
     return node
 
 

@@ -53,7 +53,7 @@ QUOTES = "texts go into single quotes, names that need any into double ones"
 
 CALLED_CLAUSES = {
     "WINDOW": WINDOW_SHAPES,
-    **{each.word: each.shape for each in ITEM_CLAUSES},
+    **{each.word: each.example for each in ITEM_CLAUSES},
     "EVENTS": EVENTS_SHAPE,
     CLAUSE: CLAUSE_SHAPE,
 }
@@ -140,7 +140,7 @@ FOLLOWED: dict[str, tuple[tuple[str, ...], str, str]] = {
     "LIFETIME": ((), "a duration", "SELECT ... FROM ... LIFETIME 90 DAYS"),
     "EVENTS": ((), "an opening parenthesis", EVENTS_SHAPE),
     CLAUSE: ((), "an opening parenthesis", CLAUSE_SHAPE),
-    **{each.word: ((), "an opening parenthesis", each.shape) for each in ITEM_CLAUSES},
+    **{each.word: ((), "an opening parenthesis", each.example) for each in ITEM_CLAUSES},
 }
 """Words that are names unless something follows: that, in words too, and the way to write it."""
 

@@ -31,6 +31,6 @@ CATALOG = STREAMS.with_stream(PLACES).with_stream(MINUTES).with_functions([WEAR]
 _LINES = (Path(__file__).parent / "valid_statements.sql").read_text(encoding="utf-8").splitlines()
 STATEMENTS = [line for line in _LINES if line and not line.startswith("--")]
 STATEMENTS += statements()
-STATEMENTS += [f"SELECT lane FROM traffic WINDOW(RANGE 1 HOUR) {each.shape}" for each in ITEM_CLAUSES]
+STATEMENTS += [f"SELECT lane FROM traffic WINDOW(RANGE 1 HOUR) {each.example}" for each in ITEM_CLAUSES]
 QUERIES = [statement for statement in STATEMENTS if not statement.startswith(("CREATE", "DROP"))]
 DECLARATIONS = [statement for statement in STATEMENTS if statement not in QUERIES]

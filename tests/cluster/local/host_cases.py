@@ -31,7 +31,7 @@ from tests.cluster.functions.declared import FUNCTIONS, RULES
 from tests.cluster.oracle.comparison import difference_of_rows, in_the_first_hour
 from tests.cluster.oracle.definition import Meaning, evaluate, horizon_of
 from tests.cluster.published_tuples import Published, columns_beside, stored_rows
-from tests.cluster.specimens import SPECIMENS
+from tests.cluster.specimens import HOST_QUERIES
 
 BOOLEAN, INTEGER, REAL, TEXT = FieldType.BOOLEAN, FieldType.INTEGER, FieldType.REAL, FieldType.TEXT
 
@@ -72,7 +72,7 @@ KNOWN = "segment IN (SELECT segment FROM known_segments WHERE person = 'ann')"
 SLOW = f"(SELECT segment, AVG(speed) AS speed FROM traffic {W} GROUP BY segment HAVING AVG(speed) < 3)"
 
 CASES: dict[str, str] = {
-    **{name: text for each in SPECIMENS.values() for name, text in each.hosted.items()},
+    **HOST_QUERIES,
     "interval join by its spelling": "SELECT a.sensor, a.lane, w.wind FROM traffic AS a LEFT JOIN weather AS w ON a.sensor = w.sensor "
     "AND STAMP(w) >= STAMP(a) - INTERVAL '4' MICROSECOND AND STAMP(w) < STAMP(a) + INTERVAL '3' MICROSECOND AND w.wind <= a.lane",
     "two levels further in": "SELECT a.sensor, a.lane FROM traffic AS a WHERE NOT EXISTS (SELECT * FROM weather AS w WINDOW(RANGE 8 US) "

@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow as pa
 from msgspec.structs import replace
 
-from cluster.operators import Granularity, Node, Project, Relation, Source
+from cluster.operators import Node, Project, Relation, Source
 from cluster.operators.columns import Output, Schema
 from cluster.operators.scalar_expressions import column_scalar
 from cluster.physical.rules.pipelines import stored_columns
@@ -25,7 +25,7 @@ from tests.cluster.oracle.scalar_sql import NoDefinitionError, connection
 from tests.cluster.published_tuples import taken
 from tests.cluster.specimens import SPECIMENS
 from tests.cluster.specimens.snapshot_sql import SnapshotSql, table_of
-from tests.cluster.specimens.specimen import DefinedByOthers, DefinedByRows, DefinedInSql, Stamped
+from tests.cluster.specimens.specimen import DefinedByRewriting, DefinedByRows, DefinedInSql, Stamped
 
 Row = tuple[Any, ...]
 Streams = Mapping[str, Sequence[Stamped]]
@@ -96,7 +96,7 @@ def snapshots_of_plan(node: Node, streams: Streams, instants: int, relations: Re
 
 def horizon_of(node: Node, last: int) -> int:
     """Return how many instants to look at so that nothing changes after them, if no stamp is above `last`."""
-    reach = 4 + granule_of(node)
+    reach = 5
     stack = [node]
     while stack:
         each = stack.pop()
@@ -107,8 +107,7 @@ def horizon_of(node: Node, last: int) -> int:
 
 def granule_of(node: Node) -> int:
     """Return at which multiples alone a plan's snapshots are promised; 1 for all (rule G1)."""
-    own = node.granule_us if isinstance(node, Granularity) else 1
-    return math.lcm(own, *(granule_of(each) for each in node.inputs))
+    return math.lcm(SPECIMENS[type(node)].granule_us(node), *(granule_of(each) for each in node.inputs))
 
 
 def rows_as_they_are(stream: str, schema: Schema) -> Node:
@@ -134,8 +133,8 @@ class _Given:
             rows = [(at, row) for at in range(self.instants) for row in self.relations[node.name]]
             return self._stream(node, [rows] * len(self.runs))
         specimen = SPECIMENS[type(node)]
-        if isinstance(specimen, DefinedByOthers):
-            return self.standing_in(specimen.spelled_out(node))
+        if isinstance(specimen, DefinedByRewriting):
+            return self.standing_in(specimen.as_plan(node))
         below = tuple(self.standing_in(each) for each in node.inputs)
         found = node.with_inputs(below) if below else node
         if not isinstance(specimen, DefinedByRows):

@@ -11,6 +11,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 from cluster.language.dialect import FjordSQL
 from cluster.language.parameters import bind
 from protocols.errors import FjordError
+from tests.cluster import specimens
 from tests.cluster.oracle.text_leaves import Turns
 from tests.cluster.oracle.text_queries import random_text
 from tests.cluster.oracle.text_running import accepted
@@ -103,7 +104,9 @@ def literals(query: str, dice: random.Random) -> Iterator[tuple[int, int, object
                 start, number = tokens[place - 1].start, -number
                 before = words[place - 2]
             unit = words[place + 1] if place + 1 < len(words) else ""
-            clause = before in QUANTITIES or (before == "(" and words[place - 2] == "GRANULARITY") or before == "SINCE"
+            clause = (
+                before in QUANTITIES or (before == "(" and words[place - 2] in specimens.CLAUSES) or before == "SINCE"
+            )
             if clause and unit in UNIT_WORDS and dice.random() < 0.5:
                 yield start, tokens[place + 1].end + 1, f"{number} {unit}", f"{number} {unit}"
             else:

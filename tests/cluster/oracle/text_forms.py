@@ -13,7 +13,7 @@ from protocols.wire.streams import FieldType
 from tests.cluster.oracle.sequence_sql import OrderSql
 from tests.cluster.oracle.text_expressions import Scalar
 from tests.cluster.oracle.text_in_order import Called
-from tests.cluster.specimens.clause import Written
+from tests.cluster.specimens.clause import DrawnClause
 
 
 @dataclass(frozen=True)
@@ -194,8 +194,8 @@ class Item:
     width: int
     clauses: tuple[str, ...] = ()
     window: Window | None = None
-    reshaped: tuple[Written, ...] = ()
-    """Clauses that make other tuples, in the order in which they apply."""
+    reshaped: tuple[DrawnClause, ...] = ()
+    """Clauses that transform tuples, in the order in which they apply."""
     connector: str = ","
     on: Scalar | None = None
     using: tuple[str, ...] = ()

@@ -8,6 +8,7 @@ from typing import Any
 
 from protocols.wire.streams import FIELD_TYPES
 from tests.cluster.oracle.text_forms import Changes, Extent, Item, Nested, Select, Stream, Window, outputs_of, side_of
+from tests.cluster.specimens import CLAUSES
 
 WINDOWS = (
     "RANGE",
@@ -22,7 +23,8 @@ WINDOWS = (
 )
 ITEM_USES = (
     *(f"COALESCE over {each}" for each in WINDOWS),
-    *(f"COALESCE {each}" for each in ("of events", "of a subquery", "in changes", "in a join", "with GRANULARITY")),
+    *(f"COALESCE {each}" for each in ("of events", "of a subquery", "in changes", "in a join")),
+    *(f"COALESCE with {word}" for word in CLAUSES),
     *(f"COALESCE in a {side} JOIN" for side in ("LEFT", "RIGHT", "FULL")),
     *(f"COALESCE BY {number} keys" for number in range(3)),
     *(f"COALESCE {word} {kind}" for word in ("of", "BY") for kind in FIELD_TYPES),

@@ -39,7 +39,7 @@ from tests.cluster.oracle.text_intervals import COLUMN, Span
 from tests.cluster.oracle.text_outputs import columns_of, unique
 from tests.cluster.oracle.text_world import DETECTORS, EVENT_SCHEMA, PLACES, SCHEMAS, STAMPED_BY, events_name
 from tests.cluster.specimens import CLAUSES
-from tests.cluster.specimens.clause import drawn
+from tests.cluster.specimens.clause import draw_clause
 
 STREAMS = ("alpha", "alpha", "alpha", "Beta", "Beta", "Order", "wild", "wild", "road")
 ALIASES = ("a", "b", "t", "u", "Größe", "Select", "from", "x1", "Zip", "lifetime", "k")
@@ -328,8 +328,8 @@ class Items:
             clauses.append(window.text)
             item = replace(item, window=window)
             item, columns = self._with_intervals(item, columns, clauses, instants=base or instants)
-        allowed = [each for each in CLAUSES.values() if place.granular or (each.anywhere and not place.instants)]
-        reshaped = tuple(drawn(dice, each) for each in allowed if dice.random() < 0.12)
+        allowed = [each for each in CLAUSES.values() if place.granular or (each.below_windows and not place.instants)]
+        reshaped = tuple(draw_clause(dice, each) for each in allowed if dice.random() < 0.12)
         clauses += [each.text for each in reshaped]
         alias, written = self._alias(taken, alias)
         dice.shuffle(clauses)

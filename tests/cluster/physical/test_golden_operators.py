@@ -1,4 +1,4 @@
-"""Golden operators: what runs where of the query that each specimen shows, and what is expected of it.
+"""Golden operators: what runs where of the golden query of each specimen, and what is expected of it.
 
     filter
     1 query: q ...                              the plan, as people see it
@@ -25,7 +25,7 @@ from tests.cluster.oracle.strategies import below
 from tests.cluster.specimens import SPECIMENS
 
 FILE = Path(__file__).with_name("golden_operators.txt")
-SHOWN = {each.shown: kind for kind, each in SPECIMENS.items() if each.shown is not None}
+GOLDEN = {each.golden: kind for kind, each in SPECIMENS.items() if each.golden is not None}
 PER_SECOND = 300_000.0
 """Tuples: windows of these queries last for microseconds."""
 
@@ -34,28 +34,28 @@ def rewritten(name: str) -> Node:
     return rewrite(translate(CASES[name], CATALOG).node).node
 
 
-def shown(name: str) -> str:
+def written(name: str) -> str:
     node = rewritten(name)
     plan = plan_text(lower(Plan(1, (PlannedQuery("q", 1, node),))))
     return "\n".join((name, plan, *estimates(lower_alone(node), PER_SECOND), ""))
 
 
 def golden() -> str:
-    return "\n".join(map(shown, SHOWN))
+    return "\n".join(map(written, GOLDEN))
 
 
 def test_operators_run_and_are_estimated_as_before() -> None:
     assert golden() == FILE.read_text("utf-8")
 
 
-def test_what_a_specimen_shows_has_its_operator() -> None:
-    for name, kind in SHOWN.items():
+def test_a_golden_query_has_its_operator() -> None:
+    for name, kind in GOLDEN.items():
         assert kind in {type(each) for each in below(rewritten(name))}, name
 
 
 def test_operations_of_every_kind_are_estimated() -> None:
     # Filters are of rules that fold queries; alone, a query's conditions are those of its query group.
-    plans = [fragment for _, fragment in fragments()] + [lower_alone(rewritten(name)) for name in SHOWN]
+    plans = [fragment for _, fragment in fragments()] + [lower_alone(rewritten(name)) for name in GOLDEN]
     assert set(OPERATIONS) - {type(node.operation) for each in plans for node in each.nodes} == {Filter}
 
 

@@ -14,14 +14,20 @@ from tests.cluster.specimens.specimen import Specimen
 
 
 def _declared() -> Iterator[Specimen[Any]]:
-    for name in sorted(module.name for module in pkgutil.iter_modules(__path__)):
-        for each in vars(importlib.import_module(f"{__name__}.{name}")).values():
-            if isinstance(each, type) and issubclass(each, Specimen) and not isabstract(each) and hasattr(each, "node"):
+    for name in sorted(f"{__name__}.{module.name}" for module in pkgutil.iter_modules(__path__)):
+        for each in vars(importlib.import_module(name)).values():
+            own = isinstance(each, type) and issubclass(each, Specimen) and each.__module__ == name
+            if own and not isabstract(each) and hasattr(each, "node"):
                 yield each()
 
 
-SPECIMENS: dict[type[Node], Specimen[Any]] = {each.node: each for each in _declared()}
+_DECLARED = tuple(_declared())
+SPECIMENS: dict[type[Node], Specimen[Any]] = {each.node: each for each in _DECLARED}
 """By class of node."""
 _CLAUSES = [each.clause for each in SPECIMENS.values() if each.clause is not None]
-CLAUSES: dict[str, Clause] = {each.word: each for each in sorted(_CLAUSES, key=lambda each: each.place)}
+CLAUSES: dict[str, Clause] = {each.word: each for each in sorted(_CLAUSES, key=lambda each: each.order)}
 """By the word that they begin with, in the order in which they apply."""
+HOST_QUERIES: dict[str, str] = {name: text for each in _DECLARED for name, text in each.host_queries.items()}
+"""By name: queries that all hosts answer."""
+assert len(SPECIMENS) == len(_DECLARED), "one specimen for each node"
+assert len(HOST_QUERIES) == sum(len(each.host_queries) for each in _DECLARED), "each query of hosts has its own name"

@@ -15,7 +15,7 @@ from tests.cluster.fjord.operators.conformance import CALLS, KEY, Case, counted,
 from tests.cluster.oracle.scalar_sql import call_sql
 from tests.cluster.specimens.drawing import INTEGER, REAL, TEXT, Drawing
 from tests.cluster.specimens.snapshot_sql import HEAD, SnapshotSql
-from tests.cluster.specimens.specimen import Running, Unary
+from tests.cluster.specimens.specimen import Cases, Unary
 
 RANKED = ("arg_min", "arg_max")
 _NO_ROW = AggregateRow("", "", ())
@@ -24,7 +24,7 @@ _NO_ROW = AggregateRow("", "", ())
 class AggregateSpecimen(Unary[Aggregate]):
     node = Aggregate
     weight = 2
-    running: ClassVar[Running] = {
+    conformance: ClassVar[Cases] = {
         PartialAggregate: (counted(KEY), counted(())),
         MergeAggregate: (
             Case(lambda: merged(KEY), below=lambda: [PartialAggregate(("k",), CALLS)], instantaneous=True),
@@ -37,7 +37,7 @@ class AggregateSpecimen(Unary[Aggregate]):
             ),
         ),
     }
-    hosted: ClassVar[Mapping[str, str]] = {
+    host_queries: ClassVar[Mapping[str, str]] = {
         "count": "SELECT COUNT(*) AS n FROM traffic WINDOW(RANGE 20 US SLIDE 10 US)",
         "count by sensor": "SELECT sensor, COUNT(*) AS n FROM traffic WINDOW(RANGE 20 US SLIDE 10 US) GROUP BY sensor",
         "count of values": (
@@ -129,7 +129,7 @@ class AggregateSpecimen(Unary[Aggregate]):
             "GROUP BY sensor) AS c"
         ),
     }
-    shown = "count"
+    golden = "count"
 
     def sql(self, node: Aggregate, query: SnapshotSql) -> str:
         keys = "".join(f', "{key}"' for key in node.keys)
@@ -140,7 +140,7 @@ class AggregateSpecimen(Unary[Aggregate]):
         )
 
     def over(self, drawing: Drawing, node: Node) -> Node:
-        keys = drawing.some([column.name for column in node.schema], 2)
+        keys = drawing.subset([column.name for column in node.schema], 2)
         calls = [_drawn_call(drawing, node.schema) for _ in range(drawing.whole(1, 2))]
         return Aggregate(node, tuple(keys), tuple(calls))
 

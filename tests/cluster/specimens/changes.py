@@ -10,7 +10,7 @@ from cluster.operators import Dstream, Istream, Node
 from tests.cluster.fjord.operators.conformance import LEFT, Case
 from tests.cluster.specimens.drawing import Drawing
 from tests.cluster.specimens.snapshot_sql import HEAD, SnapshotSql, counted, names_of
-from tests.cluster.specimens.specimen import Running, Unary
+from tests.cluster.specimens.specimen import Cases, Unary
 
 
 def _change(node: Istream | Dstream, query: SnapshotSql, other: str) -> str:
@@ -22,16 +22,16 @@ class IstreamSpecimen(Unary[Istream]):
     """S(t) - S(t - 1)."""
 
     node = Istream
-    running: ClassVar[Running] = {
+    conformance: ClassVar[Cases] = {
         Changes: (
             Case(lambda: Changes(LEFT, insertions=True), instantaneous=True),
             Case(lambda: Changes(LEFT, insertions=False), instantaneous=True),
         )
     }
-    hosted: ClassVar[Mapping[str, str]] = {
+    host_queries: ClassVar[Mapping[str, str]] = {
         "insertions": "SELECT sensor FROM ISTREAM((SELECT DISTINCT sensor FROM traffic WINDOW(RANGE 6 US))) AS i",
     }
-    shown = "insertions"
+    golden = "insertions"
 
     def sql(self, node: Istream, query: SnapshotSql) -> str:
         below = query.of(node.input)
@@ -45,11 +45,11 @@ class DstreamSpecimen(Unary[Dstream]):
     """S(t) - S(t + 1), and nothing changes after the last instant."""
 
     node = Dstream
-    hosted: ClassVar[Mapping[str, str]] = {
+    host_queries: ClassVar[Mapping[str, str]] = {
         "what held no longer": "SELECT sensor, lane FROM DSTREAM(traffic VALID UNTIL NEXT BY sensor MAX 5 US)",
         "deletions": "SELECT sensor FROM DSTREAM((SELECT DISTINCT sensor FROM traffic WINDOW(RANGE 6 US))) AS d",
     }
-    shown = "what held no longer"
+    golden = "what held no longer"
 
     def sql(self, node: Dstream, query: SnapshotSql) -> str:
         below, names = query.of(node.input), names_of(node.schema)

@@ -11,7 +11,7 @@ from tests.cluster.oracle import text_spelling as spelling
 
 
 class Clause(ABC):
-    """A clause that makes other tuples of those of an item and its window: ``GRANULARITY(1 MINUTE)``.
+    """A clause that transforms the tuples of an item of FROM, after its window: ``GRANULARITY(1 MINUTE)``.
 
     Attributes
     ----------
@@ -20,34 +20,38 @@ class Clause(ABC):
     amounts
         Quantities that it may have in a text, in microseconds.
     bounds
-        The words of a range, if it may have one; what is promised is the second.
-    place
-        Several apply in the order of these, however they are written.
-    anywhere
-        True if it may stand below windows and changes, too.
+        The words of a range, if it may have one: of the coarser bound, and of the finer one, which the oracle expects.
+    order
+        Several apply by increasing order, however they are written; the same as in ``ITEM_CLAUSES``.
+    below_windows
+        True if texts have it below windows and changes, too.
     """
 
     word: ClassVar[str]
     amounts: ClassVar[tuple[int, ...]]
     bounds: ClassVar[tuple[str, str] | None] = None
-    place: ClassVar[int] = 0
-    anywhere: ClassVar[bool] = False
+    order: ClassVar[int] = 0
+    below_windows: ClassVar[bool] = False
 
     @abstractmethod
     def sql(self, table: str, amount_us: int) -> str:
-        """Return the tuples that it makes of those of a table: run, instant, place in order of arrival and columns."""
+        """Return the transformed tuples of a table.
+
+        Its columns are ``r`` (the stream set), ``t`` (the instant), ``o`` (place in order of arrival), maybe ``own``
+        (the stamp), and ``c0``, ``c1``, ...
+        """
 
     def granule_us(self, amount_us: int) -> int:
-        """At which multiples alone its answer is promised."""
+        """The step at whose multiples its answer is guaranteed."""
         return 1
 
     def reach_us(self, amount_us: int) -> int:
-        """For how long after its input its answer changes at most."""
+        """How long after the last change of its input its answer may still change."""
         return 0
 
 
 @dataclass(frozen=True)
-class Written:
+class DrawnClause:
     """A clause in a text."""
 
     text: str
@@ -55,11 +59,11 @@ class Written:
     amount_us: int
 
 
-def drawn(dice: random.Random, clause: Clause) -> Written:
-    """Return a clause with a quantity, perhaps the better bound of a range."""
+def draw_clause(dice: random.Random, clause: Clause) -> DrawnClause:
+    """Return a clause with a quantity, perhaps the finer bound of a range."""
     amount = dice.choice(clause.amounts)
     best = spelling.duration(dice, amount)
     if clause.bounds is not None and dice.random() < 0.25:
         worst, (one, other) = spelling.duration(dice, amount * 2), clause.bounds
         best = f"{one} {worst}{dice.choice((',', ''))} {other} {best}"
-    return Written(f"{clause.word}({best})", clause, amount)
+    return DrawnClause(f"{clause.word}({best})", clause, amount)

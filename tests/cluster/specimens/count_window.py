@@ -10,7 +10,7 @@ from cluster.operators import CountWindow, Node, PartitionedWindow
 from tests.cluster.fjord.operators.conformance import LEFT, Case
 from tests.cluster.specimens.drawing import Drawing
 from tests.cluster.specimens.snapshot_sql import HEAD, SnapshotSql, names_of, within
-from tests.cluster.specimens.specimen import Running, Unary
+from tests.cluster.specimens.specimen import Cases, Unary
 
 
 def _last_rows(node: CountWindow | PartitionedWindow, keys: tuple[str, ...], query: SnapshotSql) -> str:
@@ -45,7 +45,7 @@ def _last_rows(node: CountWindow | PartitionedWindow, keys: tuple[str, ...], que
 
 class CountWindowSpecimen(Unary[CountWindow]):
     node = CountWindow
-    running: ClassVar[Running] = {
+    conformance: ClassVar[Cases] = {
         CountWindowOperator: (
             Case(lambda: CountWindowOperator(LEFT, 2, 1), chronons=True),
             Case(lambda: CountWindowOperator(LEFT, 3, 2), chronons=True),
@@ -58,35 +58,35 @@ class CountWindowSpecimen(Unary[CountWindow]):
             Case(lambda: CountWindowOperator(LEFT, 2, 1, ("k",), lag_us=None), chronons=True),
         )
     }
-    hosted: ClassVar[Mapping[str, str]] = {
+    host_queries: ClassVar[Mapping[str, str]] = {
         "last rows": "SELECT sensor, speed FROM traffic WINDOW(ROWS 3)",
         "last rows in steps": "SELECT sensor, lane FROM traffic WINDOW(ROWS 4 SLIDE 2)",
     }
-    shown = "coalesced of the last"
+    golden = "coalesced of the last"
 
     def sql(self, node: CountWindow, query: SnapshotSql) -> str:
         return _last_rows(node, (), query)
 
     def over(self, drawing: Drawing, node: Node) -> Node:
-        node = node if drawing.one_in(3) else drawing.chronons(node)
+        node = node if drawing.one_in(3) else drawing.instantaneous(node)
         rows = drawing.whole(1, 4)
         return CountWindow(node, drawing.one_of((rows, rows, rows, rows, None)), drawing.one_of((1, 1, 1, 2, 3)))
 
 
 class PartitionedWindowSpecimen(Unary[PartitionedWindow]):
     node = PartitionedWindow
-    hosted: ClassVar[Mapping[str, str]] = {
+    host_queries: ClassVar[Mapping[str, str]] = {
         "last rows of each": "SELECT sensor, lane FROM traffic WINDOW(PARTITION BY sensor ROWS 2)",
         "last row of two keys": (
             "SELECT sensor, segment, speed FROM traffic WINDOW(PARTITION BY sensor, segment ROWS 1)"
         ),
     }
-    shown = "last rows of each"
+    golden = "last rows of each"
 
     def sql(self, node: PartitionedWindow, query: SnapshotSql) -> str:
         return _last_rows(node, tuple(dict.fromkeys(node.keys)), query)
 
     def over(self, drawing: Drawing, node: Node) -> Node:
-        node = node if drawing.one_in(3) else drawing.chronons(node)
-        keys = drawing.some([column.name for column in node.schema], 2, least=1)
+        node = node if drawing.one_in(3) else drawing.instantaneous(node)
+        keys = drawing.subset([column.name for column in node.schema], 2, least=1)
         return PartitionedWindow(node, tuple(keys), drawing.whole(1, 4), drawing.one_of((1, 1, 1, 2, 3)))

@@ -10,7 +10,7 @@ from cluster.operators import Difference, Intersection, Node
 from tests.cluster.fjord.operators.conformance import LEFT, Case
 from tests.cluster.specimens.drawing import Drawing
 from tests.cluster.specimens.snapshot_sql import HEAD, SnapshotSql, counted, names_of
-from tests.cluster.specimens.specimen import DefinedInSql, Running
+from tests.cluster.specimens.specimen import Cases, DefinedInSql
 
 
 def _of_both(node: Difference | Intersection, query: SnapshotSql, count: str) -> str:
@@ -22,19 +22,19 @@ def _of_both(node: Difference | Intersection, query: SnapshotSql, count: str) ->
 
 class DifferenceSpecimen(DefinedInSql[Difference]):
     node = Difference
-    running: ClassVar[Running] = {
+    conformance: ClassVar[Cases] = {
         Multiplicities: (
             Case(lambda: difference(LEFT), instantaneous=True),
             Case(lambda: intersection(LEFT), instantaneous=True),
         )
     }
-    hosted: ClassVar[Mapping[str, str]] = {
+    host_queries: ClassVar[Mapping[str, str]] = {
         "except": "SELECT sensor FROM traffic WINDOW(RANGE 9 US) EXCEPT SELECT sensor FROM weather WINDOW(RANGE 4 US)",
         "except all": (
             "SELECT sensor FROM traffic WINDOW(RANGE 9 US) EXCEPT ALL SELECT sensor FROM weather WINDOW(RANGE 9 US)"
         ),
     }
-    shown = "except all"
+    golden = "except all"
 
     def sql(self, node: Difference, query: SnapshotSql) -> str:
         return _of_both(node, query, 'greatest(sum("#l") - sum("#r"), 0)')
@@ -46,7 +46,7 @@ class DifferenceSpecimen(DefinedInSql[Difference]):
 
 class IntersectionSpecimen(DefinedInSql[Intersection]):
     node = Intersection
-    hosted: ClassVar[Mapping[str, str]] = {
+    host_queries: ClassVar[Mapping[str, str]] = {
         "intersect": (
             "SELECT sensor FROM traffic WINDOW(RANGE 9 US) INTERSECT SELECT sensor FROM weather WINDOW(RANGE 9 US)"
         ),
@@ -54,7 +54,7 @@ class IntersectionSpecimen(DefinedInSql[Intersection]):
             "SELECT sensor FROM traffic WINDOW(RANGE 9 US) INTERSECT ALL SELECT sensor FROM weather WINDOW(RANGE 9 US)"
         ),
     }
-    shown = "intersect all"
+    golden = "intersect all"
 
     def sql(self, node: Intersection, query: SnapshotSql) -> str:
         return _of_both(node, query, 'least(sum("#l"), sum("#r"))')

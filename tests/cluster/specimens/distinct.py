@@ -11,18 +11,18 @@ from cluster.operators import Distinct, Node
 from tests.cluster.fjord.operators.conformance import LEFT, ONLY_K, Case
 from tests.cluster.specimens.drawing import Drawing
 from tests.cluster.specimens.snapshot_sql import HEAD, SnapshotSql, names_of
-from tests.cluster.specimens.specimen import Running, Unary
+from tests.cluster.specimens.specimen import Cases, Unary
 
 
 class DistinctSpecimen(Unary[Distinct]):
     node = Distinct
-    running: ClassVar[Running] = {
+    conformance: ClassVar[Cases] = {
         DistinctOperator: (
             Case(lambda: DistinctOperator(LEFT), instantaneous=True),
             Case(lambda: DistinctOperator(LEFT.drop("n")), below=lambda: [ProjectOperator(ONLY_K)]),
         )
     }
-    hosted: ClassVar[Mapping[str, str]] = {
+    host_queries: ClassVar[Mapping[str, str]] = {
         "distinct": "SELECT DISTINCT sensor FROM traffic WINDOW(RANGE 10 US)",
         "distinct at every instant": "SELECT DISTINCT lane, open FROM traffic",
         "distinct over groups": (
@@ -36,7 +36,7 @@ class DistinctSpecimen(Unary[Distinct]):
             "t.sensor = w.sensor"
         ),
     }
-    shown = "distinct"
+    golden = "distinct"
 
     def sql(self, node: Distinct, query: SnapshotSql) -> str:
         names = names_of(node.schema)

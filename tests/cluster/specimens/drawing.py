@@ -79,7 +79,7 @@ class Drawing:
         found: int = self.draw(st.integers(low, high))
         return found
 
-    def some(self, choices: Sequence[T], most: int, least: int = 0) -> list[T]:
+    def subset(self, choices: Sequence[T], most: int, least: int = 0) -> list[T]:
         """Draw different ones of several."""
         found: list[T] = self.draw(st.lists(st.sampled_from(choices), min_size=least, max_size=most, unique=True))
         return found
@@ -97,7 +97,7 @@ class Drawing:
         found: Node = self.draw(self.nodes(depth, self.names))
         return found
 
-    def chronons(self, node: Node) -> Node:
+    def instantaneous(self, node: Node) -> Node:
         """Return a plan whose rows are valid at one instant: the same if they are, else its changes."""
         return node if node.is_instantaneous else self.one_of((Istream, Dstream))(node)
 

@@ -22,7 +22,7 @@ from tests.cluster.oracle.scalar_sql import scalar_sql
 from tests.cluster.specimens.count_window import CountWindowSpecimen, PartitionedWindowSpecimen
 from tests.cluster.specimens.drawing import COLUMNS, INTEGER, Drawing
 from tests.cluster.specimens.snapshot_sql import HEAD, SnapshotSql
-from tests.cluster.specimens.specimen import Running, Unary
+from tests.cluster.specimens.specimen import Cases, Unary
 from tests.cluster.specimens.time_window import TimeWindowSpecimen
 
 
@@ -43,7 +43,7 @@ class ExtentSpecimen(Unary[Extent]):
 
     node = Extent
     weight = 2
-    running: ClassVar[Running] = {
+    conformance: ClassVar[Cases] = {
         ExtentOperator: (
             _case("eager", windowed=True),
             _case("lazy", windowed=True),
@@ -54,7 +54,8 @@ class ExtentSpecimen(Unary[Extent]):
             _case("eager", NO_LESS, 4),
         )
     }
-    hosted: ClassVar[Mapping[str, str]] = {
+    # Those that are called lazy are planned with the keeping of that name (tests/cluster/local/host_cases.py).
+    host_queries: ClassVar[Mapping[str, str]] = {
         "coalesced": (
             "SELECT sensor, lane, VALID(s) AS held FROM traffic WINDOW(RANGE 12 US SLIDE 3 US) COALESCE(lane BY "
             "sensor) AS s"
@@ -115,7 +116,7 @@ class ExtentSpecimen(Unary[Extent]):
             "PREV(lane)) AS b WHERE a.sensor = b.sensor AND a.open AND VALID(a) OVERLAPS VALID(b)"
         ),
     }
-    shown = "coalesced in a window by count"
+    golden = "coalesced in a window by count"
 
     def sql(self, node: Extent, query: SnapshotSql) -> str:
         how, below = node.coalescing, query.of(node.input)
@@ -154,7 +155,7 @@ class ExtentSpecimen(Unary[Extent]):
         columns = [column for column in node.schema if column != STAMP]
         if not columns:
             node, columns = Source("alpha", (*COLUMNS["alpha"], STAMP)), list(COLUMNS["alpha"])
-        shown = drawing.some(columns, 2, least=1)
+        shown = drawing.subset(columns, 2, least=1)
         keys = [column.name for column in columns if column not in shown][: drawing.whole(0, 2)]
         link = None
         if drawing.coin():

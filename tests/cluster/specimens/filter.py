@@ -11,16 +11,16 @@ from tests.cluster.fjord.operators.conformance import Case, condition
 from tests.cluster.oracle.scalar_sql import scalar_sql
 from tests.cluster.specimens.drawing import Drawing
 from tests.cluster.specimens.snapshot_sql import SnapshotSql
-from tests.cluster.specimens.specimen import Running, Unary
+from tests.cluster.specimens.specimen import Cases, Unary
 
 
 class FilterSpecimen(Unary[Filter]):
     node = Filter
     weight = 2
-    running: ClassVar[Running] = {
+    conformance: ClassVar[Cases] = {
         FilterOperator: (Case(lambda: FilterOperator(condition('"n" > 0')), instantaneous=True),)
     }
-    hosted: ClassVar[Mapping[str, str]] = {
+    host_queries: ClassVar[Mapping[str, str]] = {
         "filter": "SELECT sensor, speed FROM traffic WHERE speed < 2",
         "filter by text": "SELECT sensor, speed FROM traffic WHERE sensor = 'a'",
         "filter by another text": "SELECT sensor, speed FROM traffic WHERE sensor = 'b'",
@@ -30,7 +30,7 @@ class FilterSpecimen(Unary[Filter]):
         "filter by range": "SELECT speed FROM traffic WHERE speed BETWEEN 1 AND 2.5",
         "filter by pattern": "SELECT sensor FROM traffic WHERE sensor LIKE 'a%'",
     }
-    shown = "filter"
+    golden = "filter"
 
     def sql(self, node: Filter, query: SnapshotSql) -> str:
         return f"SELECT * FROM {query.of(node.input)} WHERE {scalar_sql(node.predicate)}"

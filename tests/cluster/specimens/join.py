@@ -11,19 +11,19 @@ from cluster.operators import AntiJoin, Join, Node, SemiJoin
 from tests.cluster.fjord.operators.conformance import LEFT, RIGHT, Case, condition
 from tests.cluster.specimens.drawing import MOST_COLUMNS, Drawing, narrowed
 from tests.cluster.specimens.snapshot_sql import SnapshotSql, condition_sql, names_of, within
-from tests.cluster.specimens.specimen import DefinedInSql, Running
+from tests.cluster.specimens.specimen import Cases, DefinedInSql
 
 
 class JoinSpecimen(DefinedInSql[Join]):
     node = Join
     weight = 2
-    running: ClassVar[Running] = {
+    conformance: ClassVar[Cases] = {
         JoinOperator: (
             Case(lambda: JoinOperator(LEFT, RIGHT, condition('"k" = "k2" AND "n" <= "n2"')), instantaneous=True),
             Case(lambda: JoinOperator(LEFT, RIGHT, None)),
         )
     }
-    hosted: ClassVar[Mapping[str, str]] = {
+    host_queries: ClassVar[Mapping[str, str]] = {
         "join": (
             "SELECT t.sensor, t.speed, w.wind FROM traffic WINDOW(RANGE 8 US) AS t, weather WINDOW(RANGE 8 US) AS w "
             "WHERE t.sensor = w.sensor"
@@ -56,8 +56,20 @@ class JoinSpecimen(DefinedInSql[Join]):
             "SELECT t.sensor, COUNT(*) AS n, AVG(w.gust) AS x FROM traffic WINDOW(RANGE 6 US) AS t, weather "
             "WINDOW(RANGE 6 US) AS w WHERE t.sensor = w.sensor GROUP BY t.sensor"
         ),
+        "join by what is computed": (
+            "SELECT t.lane, w.wind FROM traffic AS t WINDOW(RANGE 9 US), weather AS w WINDOW(RANGE 6 US) WHERE t.lane "
+            "* 2 = w.wind + 1"
+        ),
+        "exists by what is computed": (
+            "SELECT sensor, lane FROM traffic AS t WINDOW(RANGE 5 US) WHERE EXISTS (SELECT 1 FROM weather AS w "
+            "WINDOW(RANGE 6 US) WHERE w.wind % 3 = t.lane)"
+        ),
+        "full join by what is computed": (
+            "SELECT t.lane, w.wind FROM traffic AS t WINDOW(RANGE 4 US) FULL JOIN weather AS w WINDOW(RANGE 5 US) ON "
+            "t.lane / 2 = w.wind / 2 AND t.speed < w.gust"
+        ),
     }
-    shown = "join"
+    golden = "join"
 
     def sql(self, node: Join, query: SnapshotSql) -> str:
         columns = within(node.left.schema, "l") + within(node.right.schema, "r")
@@ -85,20 +97,20 @@ def _with_partner(node: SemiJoin | AntiJoin, query: SnapshotSql, some: str) -> s
 
 class SemiJoinSpecimen(DefinedInSql[SemiJoin]):
     node = SemiJoin
-    running: ClassVar[Running] = {
+    conformance: ClassVar[Cases] = {
         SemiJoinOperator: (
             Case(lambda: SemiJoinOperator(LEFT, RIGHT, condition('"k" = "k2"'), anti=False), instantaneous=True),
             Case(lambda: SemiJoinOperator(LEFT, RIGHT, condition('"n" < "n2"'), anti=True), instantaneous=True),
         )
     }
-    hosted: ClassVar[Mapping[str, str]] = {
+    host_queries: ClassVar[Mapping[str, str]] = {
         "exists": (
             "SELECT sensor, lane FROM traffic WINDOW(RANGE 6 US) AS t WHERE EXISTS (SELECT 1 FROM weather WINDOW(RANGE "
             "6 US) AS w WHERE w.sensor = t.sensor AND w.wind > 1)"
         ),
         "in a stream": "SELECT speed FROM traffic WHERE sensor IN (SELECT sensor FROM weather WINDOW(RANGE 6 US))",
     }
-    shown = "exists"
+    golden = "exists"
 
     def sql(self, node: SemiJoin, query: SnapshotSql) -> str:
         return _with_partner(node, query, "EXISTS")
@@ -110,7 +122,7 @@ class SemiJoinSpecimen(DefinedInSql[SemiJoin]):
 
 class AntiJoinSpecimen(DefinedInSql[AntiJoin]):
     node = AntiJoin
-    hosted: ClassVar[Mapping[str, str]] = {
+    host_queries: ClassVar[Mapping[str, str]] = {
         "not exists": (
             "SELECT sensor, lane FROM traffic WINDOW(RANGE 6 US) AS t WHERE NOT EXISTS (SELECT 1 FROM weather "
             "WINDOW(RANGE 6 US) AS w WHERE w.sensor = t.sensor)"
@@ -119,7 +131,7 @@ class AntiJoinSpecimen(DefinedInSql[AntiJoin]):
             "SELECT speed FROM traffic WHERE lane NOT IN (SELECT wind FROM weather WINDOW(RANGE 6 US) WHERE wind > 1)"
         ),
     }
-    shown = "not exists"
+    golden = "not exists"
 
     def sql(self, node: AntiJoin, query: SnapshotSql) -> str:
         return _with_partner(node, query, "NOT EXISTS")

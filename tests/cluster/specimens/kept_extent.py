@@ -10,7 +10,7 @@ from cluster.operators import KeptExtent
 from cluster.operators.kept_extent import KeptTuples
 from tests.cluster.fjord.operators.conformance import LEFT, Case
 from tests.cluster.oracle.kept_definition import Sample, Window, rows_at
-from tests.cluster.specimens.specimen import DefinedByRows, Running, Stamped
+from tests.cluster.specimens.specimen import Cases, DefinedByRows, Stamped
 
 
 def _case(most: int, *, lag_us: int | None = 1, keys: tuple[str, ...] = ("k",), **window: Any) -> Case:
@@ -22,7 +22,7 @@ def _case(most: int, *, lag_us: int | None = 1, keys: tuple[str, ...] = ("k",), 
 class KeptExtentSpecimen(DefinedByRows[KeptExtent]):
     node = KeptExtent
     weight = 0
-    running: ClassVar[Running] = {
+    conformance: ClassVar[Cases] = {
         KeptExtentOperator: (
             _case(2, size_us=7),
             _case(3, size_us=20, lag_us=2),
@@ -32,7 +32,7 @@ class KeptExtentSpecimen(DefinedByRows[KeptExtent]):
             _case(2, rows=4, slide_rows=3, apart=("k",)),
         )
     }
-    hosted: ClassVar[Mapping[str, str]] = {
+    host_queries: ClassVar[Mapping[str, str]] = {
         "coalesced and fewer kept": (
             "SELECT sensor, lane, quality, VALID(s) AS held FROM traffic WINDOW(RANGE 24 US SLIDE 3 US) COALESCE(lane "
             "BY sensor) KEEP 3 TUPLES AS s"
@@ -42,7 +42,7 @@ class KeptExtentSpecimen(DefinedByRows[KeptExtent]):
             "GROUP BY open"
         ),
     }
-    shown = "coalesced and fewer kept"
+    golden = "coalesced and fewer kept"
 
     def rows(self, node: KeptExtent, inputs: Sequence[Sequence[Stamped]], instants: int) -> list[Stamped]:
         names, kept = [column.name for column in node.input.schema], node.kept
@@ -63,4 +63,4 @@ class KeptExtentSpecimen(DefinedByRows[KeptExtent]):
         return found
 
     def reach_us(self, node: KeptExtent) -> int:
-        return node.kept.size_us + node.kept.slide_us
+        return node.kept.size_us + node.kept.slide_us if node.kept.rows is None else 0

@@ -13,7 +13,7 @@ from cluster.plan.scalar_texts import read_scalar
 from tests.cluster.fjord.operators.conformance import LEFT, Case, condition
 from tests.cluster.pattern_plans import pattern_rows
 from tests.cluster.specimens.drawing import INTEGER
-from tests.cluster.specimens.specimen import DefinedByRows, Running, Stamped
+from tests.cluster.specimens.specimen import Cases, DefinedByRows, Stamped
 
 
 def _case(
@@ -35,14 +35,14 @@ def _case(
 class PatternMatchSpecimen(DefinedByRows[PatternMatch]):
     node = PatternMatch
     weight = 0
-    running: ClassVar[Running] = {
+    conformance: ClassVar[Cases] = {
         PatternMatchOperator: (
             _case((PatternElement("A"), PatternElement("B", 1, None)), "past last row", instantaneous=True),
             _case((PatternElement("A", 0, 2), PatternElement("B", 1, 3, reluctant=True)), "to next row"),
             _case((PatternElement("B"), PatternElement("A"), PatternElement("B")), "to first", within_us=None),
         )
     }
-    hosted: ClassVar[Mapping[str, str]] = {
+    host_queries: ClassVar[Mapping[str, str]] = {
         "pattern": (
             "SELECT * FROM traffic MATCH_RECOGNIZE (PARTITION BY segment ORDER BY STAMP() MEASURES FIRST(A.speed) AS "
             "high, LAST(B.speed) AS low, COUNT(B.*) AS n PATTERN (A B+) WITHIN 15 US DEFINE A AS A.speed > 1, B AS "
@@ -59,7 +59,7 @@ class PatternMatchSpecimen(DefinedByRows[PatternMatch]):
             "PREV(speed)) AS m"
         ),
     }
-    shown = "pattern"
+    golden = "pattern"
 
     def rows(self, node: PatternMatch, inputs: Sequence[Sequence[Stamped]], instants: int) -> list[Stamped]:
         return pattern_rows(node, inputs[0])

@@ -12,13 +12,13 @@ from tests.cluster.fjord.operators.conformance import ONLY_K, Case
 from tests.cluster.oracle.scalar_sql import scalar_sql
 from tests.cluster.specimens.drawing import BOOLEAN, INTEGER, REAL, TEXT, Drawing
 from tests.cluster.specimens.snapshot_sql import HEAD, SnapshotSql
-from tests.cluster.specimens.specimen import Running, Unary
+from tests.cluster.specimens.specimen import Cases, Unary
 
 
 class ProjectSpecimen(Unary[Project]):
     node = Project
-    running: ClassVar[Running] = {ProjectOperator: (Case(lambda: ProjectOperator(ONLY_K), instantaneous=True),)}
-    hosted: ClassVar[Mapping[str, str]] = {
+    conformance: ClassVar[Cases] = {ProjectOperator: (Case(lambda: ProjectOperator(ONLY_K), instantaneous=True),)}
+    host_queries: ClassVar[Mapping[str, str]] = {
         "everything": "SELECT * FROM traffic",
         "expressions": "SELECT sensor, speed * 2 + lane AS x, speed > 2 AS fast, lane % 2 AS odd FROM traffic",
         "constants": "SELECT 1 AS one, 'x' AS text FROM weather",
@@ -27,7 +27,7 @@ class ProjectSpecimen(Unary[Project]):
             "SELECT s, x + 1 AS y FROM (SELECT sensor AS s, lane * 2 AS x FROM traffic WHERE lane > 0) AS t WHERE x < 5"
         ),
     }
-    shown = "expressions"
+    golden = "expressions"
 
     def sql(self, node: Project, query: SnapshotSql) -> str:
         outputs = "".join(f', {scalar_sql(each.scalar)} AS "{each.name}"' for each in node.outputs)

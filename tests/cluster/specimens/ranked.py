@@ -11,7 +11,7 @@ from cluster.operators.columns import Ordering
 from tests.cluster.fjord.operators.conformance import LEFT, Case
 from tests.cluster.specimens.drawing import Drawing
 from tests.cluster.specimens.snapshot_sql import HEAD, SnapshotSql, names_of
-from tests.cluster.specimens.specimen import Running, Unary
+from tests.cluster.specimens.specimen import Cases, Unary
 
 BY_BOTH = (Ordering("n", descending=True), Ordering("k", nulls_first=True))
 
@@ -21,7 +21,7 @@ class RankedSpecimen(Unary[Ranked]):
 
     node = Ranked
     weight = 2
-    running: ClassVar[Running] = {
+    conformance: ClassVar[Cases] = {
         RankedOperator: (
             Case(lambda: RankedOperator(LEFT, keys=(), order=BY_BOTH, most=2), instantaneous=True),
             Case(
@@ -34,7 +34,7 @@ class RankedSpecimen(Unary[Ranked]):
             ),
         )
     }
-    hosted: ClassVar[Mapping[str, str]] = {
+    host_queries: ClassVar[Mapping[str, str]] = {
         "first groups": (
             "SELECT segment, MAX(speed) AS top FROM traffic WINDOW(RANGE 20 US SLIDE 10 US) GROUP BY segment ORDER BY "
             "top DESC, segment LIMIT 2"
@@ -73,7 +73,7 @@ class RankedSpecimen(Unary[Ranked]):
             "LIMIT 1)"
         ),
     }
-    shown = "first of a set"
+    golden = "first of a set"
 
     def sql(self, node: Ranked, query: SnapshotSql) -> str:
         below, names = query.of(node.input), names_of(node.input.schema)
@@ -93,8 +93,8 @@ class RankedSpecimen(Unary[Ranked]):
 
     def over(self, drawing: Drawing, node: Node) -> Node:
         columns = [column.name for column in node.schema]
-        keys = drawing.some(columns, 1)
-        first = drawing.some(columns, 2, least=1)
+        keys = drawing.subset(columns, 1)
+        first = drawing.subset(columns, 2, least=1)
         function = drawing.one_of(("row_number", "row_number", "rank", "dense_rank"))
         # Without an order of all columns, it is ambiguous which row is the first.
         rest = [each for each in columns if each not in first] if function == "row_number" else []

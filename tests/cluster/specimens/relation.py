@@ -17,7 +17,8 @@ from cluster.operators.columns import Column, Output, Scalar
 from cluster.operators.scalar_expressions import column_scalar
 from protocols.wire.streams import FieldType
 from tests.cluster.fjord.operators.conformance import Case, condition
-from tests.cluster.specimens.specimen import DefinedByOthers, Running, Specimen
+from tests.cluster.oracle.scalar_sql import NoDefinitionError
+from tests.cluster.specimens.specimen import Cases, DefinedByRewriting, Specimen
 
 TABLE = Relation("r", "r@1", (Column("id", FieldType.TEXT), Column("name", FieldType.TEXT)))
 
@@ -59,13 +60,13 @@ class HeldSpecimen(Specimen[Held]):
 
     node = Held
     weight = 0
-    running: ClassVar[Running] = {HeldOperator: (held(0), held(11, (1, 2)))}
+    conformance: ClassVar[Cases] = {HeldOperator: (held(0), held(11, (1, 2)))}
 
 
-class LookupSpecimen(DefinedByOthers[Lookup]):
+class LookupSpecimen(DefinedByRewriting[Lookup]):
     node = Lookup
     weight = 0
-    running: ClassVar[Running] = {
+    conformance: ClassVar[Cases] = {
         LookupOperator: (
             Case(lambda: looked_up("inner"), instantaneous=True),
             Case(lambda: looked_up("left")),
@@ -73,7 +74,7 @@ class LookupSpecimen(DefinedByOthers[Lookup]):
             Case(lambda: looked_up("anti")),
         )
     }
-    hosted: ClassVar[Mapping[str, str]] = {
+    host_queries: ClassVar[Mapping[str, str]] = {
         "lookup": "SELECT t.sensor, t.speed, p.name FROM traffic AS t, places AS p WHERE t.sensor = p.sensor",
         "lookup in a window": (
             "SELECT t.sensor, p.name FROM traffic WINDOW(RANGE 6 US) AS t, places AS p WHERE t.sensor = p.sensor"
@@ -101,18 +102,6 @@ class LookupSpecimen(DefinedByOthers[Lookup]):
             "SELECT sensor, lane FROM traffic AS t WHERE NOT EXISTS (SELECT 1 FROM places AS p WHERE UPPER(p.name) = "
             "UPPER(t.sensor) OR p.name = t.sensor || 'orth')"
         ),
-        "join by what is computed": (
-            "SELECT t.lane, w.wind FROM traffic AS t WINDOW(RANGE 9 US), weather AS w WINDOW(RANGE 6 US) WHERE t.lane "
-            "* 2 = w.wind + 1"
-        ),
-        "exists by what is computed": (
-            "SELECT sensor, lane FROM traffic AS t WINDOW(RANGE 5 US) WHERE EXISTS (SELECT 1 FROM weather AS w "
-            "WINDOW(RANGE 6 US) WHERE w.wind % 3 = t.lane)"
-        ),
-        "full join by what is computed": (
-            "SELECT t.lane, w.wind FROM traffic AS t WINDOW(RANGE 4 US) FULL JOIN weather AS w WINDOW(RANGE 5 US) ON "
-            "t.lane / 2 = w.wind / 2 AND t.speed < w.gust"
-        ),
         "left lookup": "SELECT t.sensor, t.lane, p.name FROM traffic AS t LEFT JOIN places AS p ON t.sensor = p.sensor",
         "left lookup with a condition": (
             "SELECT t.sensor, p.name FROM traffic AS t LEFT JOIN places AS p ON t.sensor = p.sensor AND p.closed"
@@ -139,11 +128,12 @@ class LookupSpecimen(DefinedByOthers[Lookup]):
             "SLIDE 10 US) GROUP BY segment) AS s, limits AS l WHERE s.segment = l.segment"
         ),
     }
-    shown = "lookup of an aggregate"
+    golden = "lookup of an aggregate"
 
-    def spelled_out(self, node: Lookup) -> Node:
+    def as_plan(self, node: Lookup) -> Node:
         """Return a left join in other words: pairs, and the tuples that have none with NULLs."""
-        assert node.kind == "left"
+        if node.kind != "left":
+            raise NoDefinitionError(f"a look-up of the kind {node.kind}, which only plans that were rewritten have")
         pairs = Join(node.input, node.table, node.predicate)
         own = [Output(column.name, column_scalar(column)) for column in node.input.schema]
         nothing = [Output(column.name, Scalar(NULL, column.type)) for column in node.table.schema]

@@ -13,7 +13,7 @@ from tests.cluster.fjord.operators.conformance import LEFT, Case
 from tests.cluster.oracle.sequence_sql import OrderSql
 from tests.cluster.specimens.drawing import INTEGER, REAL, TEXT, Drawing
 from tests.cluster.specimens.snapshot_sql import HEAD, SnapshotSql, names_of, quoted
-from tests.cluster.specimens.specimen import Running, Unary
+from tests.cluster.specimens.specimen import Cases, Unary
 
 
 def _case(*calls: SequenceCall, instantaneous: bool = False) -> Case:
@@ -25,7 +25,7 @@ class SequenceSpecimen(Unary[Sequence]):
 
     node = Sequence
     weight = 2
-    running: ClassVar[Running] = {
+    conformance: ClassVar[Cases] = {
         SequenceOperator: (
             _case(
                 SequenceCall("before", "lag", "n", INTEGER, rows=2),
@@ -44,7 +44,7 @@ class SequenceSpecimen(Unary[Sequence]):
             ),
         )
     }
-    hosted: ClassVar[Mapping[str, str]] = {
+    host_queries: ClassVar[Mapping[str, str]] = {
         "the value before": (
             "SELECT sensor, speed, LAG(speed) OVER (PARTITION BY sensor ORDER BY STAMP()) AS before FROM traffic"
         ),
@@ -84,7 +84,7 @@ class SequenceSpecimen(Unary[Sequence]):
             "sensor)) AS c WINDOW(RANGE 20 US SLIDE 10 US) GROUP BY sensor"
         ),
     }
-    shown = "sums of changes"
+    golden = "sums of changes"
 
     def sql(self, node: Sequence, query: SnapshotSql) -> str:
         below = f'(SELECT *, unnest(range("#n")) AS "#copy" FROM {query.of(node.input)})'
@@ -99,9 +99,9 @@ class SequenceSpecimen(Unary[Sequence]):
         return f'SELECT {HEAD}, count(*) AS "#n", NULL::BIGINT AS "#o"{names} FROM ({rows}) GROUP BY {HEAD}{names}'
 
     def over(self, drawing: Drawing, node: Node) -> Node:
-        node = drawing.chronons(node)
+        node = drawing.instantaneous(node)
         names = [column.name for column in node.schema]
-        keys = drawing.some(names, 2)
+        keys = drawing.subset(names, 2)
         calls = [_drawn_call(drawing, node.schema) for _ in range(drawing.whole(1, 2))]
         return Sequence(node, tuple(keys), tuple(names), tuple(calls))
 

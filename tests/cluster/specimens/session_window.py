@@ -12,7 +12,7 @@ from tests.cluster.fjord.operators.conformance import LEFT, Case
 from tests.cluster.oracle.session_windows import session_closings
 from tests.cluster.specimens.drawing import Drawing
 from tests.cluster.specimens.snapshot_sql import SnapshotSql, within
-from tests.cluster.specimens.specimen import Running, Unary
+from tests.cluster.specimens.specimen import Cases, Unary
 
 
 def _case(keys: tuple[str, ...], session: Session, **others: int | None) -> Case:
@@ -27,7 +27,7 @@ class SessionWindowSpecimen(Unary[SessionWindow]):
     """S(x) where the session of its tuples closes at t, or, if it is shown early, is open at t."""
 
     node = SessionWindow
-    running: ClassVar[Running] = {
+    conformance: ClassVar[Cases] = {
         SessionWindowOperator: (
             _case((), Session(3, 30)),
             _case(("k",), Session(2, 7)),
@@ -37,7 +37,7 @@ class SessionWindowSpecimen(Unary[SessionWindow]):
             _case(("k",), Session(5, 60, early=True), lag_us=None),
         )
     }
-    hosted: ClassVar[Mapping[str, str]] = {
+    host_queries: ClassVar[Mapping[str, str]] = {
         "sessions": "SELECT sensor, lane FROM traffic WINDOW(SESSION GAP 3 US PARTITION BY sensor)",
         "sessions counted": (
             "SELECT sensor, COUNT(*) AS n, AVG(speed) AS x FROM traffic WINDOW(PARTITION BY sensor SESSION GAP 4 US "
@@ -70,7 +70,7 @@ class SessionWindowSpecimen(Unary[SessionWindow]):
             "PARTITION BY lane) GROUP BY lane"
         ),
     }
-    shown = "sessions"
+    golden = "sessions"
 
     def sql(self, node: SessionWindow, query: SnapshotSql) -> str:
         below, keys = query.of(node.input), [f'"{key}"' for key in dict.fromkeys(node.keys)]
@@ -88,8 +88,8 @@ class SessionWindowSpecimen(Unary[SessionWindow]):
         return node.session.gap_us
 
     def over(self, drawing: Drawing, node: Node) -> Node:
-        node = node if drawing.one_in(3) else drawing.chronons(node)
+        node = node if drawing.one_in(3) else drawing.instantaneous(node)
         size = drawing.whole(1, 7)
-        keys = drawing.some([column.name for column in node.schema], 2)
+        keys = drawing.subset([column.name for column in node.schema], 2)
         longest = size + drawing.one_of((0, 2, 5, 30))
         return SessionWindow(node, tuple(keys), Session(size, longest, drawing.coin()))

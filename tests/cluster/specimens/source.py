@@ -15,13 +15,13 @@ from tests.cluster.specimens.specimen import DefinedInSql
 
 class SourceSpecimen(DefinedInSql[Source]):
     node = Source
-    hosted: ClassVar[Mapping[str, str]] = {
+    host_queries: ClassVar[Mapping[str, str]] = {
         "sampled": "SELECT sensor, speed FROM traffic SAMPLE EVERY 5 US",
         "published": "SELECT * FROM doors",
         "published every so often": "SELECT door, n FROM doors SAMPLE EVERY 5 US",
         "published rarely of some": "SELECT door, n FROM doors SAMPLE EVERY 16 US WHERE open",
     }
-    shown = "sampled"
+    golden = "sampled"
 
     def sql(self, node: Source, query: SnapshotSql) -> str:
         stamp = f', "#t" AS "{STAMP.name}"' if STAMP in node.columns else ""

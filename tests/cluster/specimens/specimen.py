@@ -5,10 +5,10 @@ One module declares one operator, or a few that have most in common; suites go t
 ==================  ================================================================  =============================
 ``sql``, ``rows``   what it means, from docs/reference/sql.md and the papers alone    tests/cluster/oracle
 ``draw``            how random plans have it                                          tests/cluster/oracle
-``running``         how it runs: with any cuts, orders and restarts                   tests/cluster/fjord/operators
-``hosted``          queries that all hosts answer                                     tests/cluster/local, spark
+``conformance``     how it runs: with any cuts, orders and restarts                   tests/cluster/fjord/operators
+``host_queries``    queries that all hosts answer                                     tests/cluster/local, spark
 ``clause``          how random texts have it, and what it means there                  tests/cluster/oracle
-``shown``           a query whose plan and estimates are compared with golden ones    tests/cluster/physical, fjord
+``golden``          a query whose plan and estimates are compared with golden ones    tests/cluster/physical, fjord
 ==================  ================================================================  =============================
 """
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from tests.cluster.specimens.snapshot_sql import SnapshotSql
 
 N = TypeVar("N", bound=Node)
-Running = Mapping[type[Operator], tuple[Case, ...]]
+Cases = Mapping[type[Operator], tuple[Case, ...]]
 """By class of what runs of an operator: cases for the suite of conformance."""
 Stamped = tuple[int, tuple[Any, ...]]
 """A row, and an instant at which it is valid."""
@@ -43,11 +43,11 @@ class Specimen(ABC, Generic[N]):
         Its class.
     weight
         How often random plans have it; 0 if only random texts and plans of its own tests have it.
-    running
+    conformance
         What runs of it.
-    hosted
+    host_queries
         Queries over the streams of tests/cluster/local/host_cases.py, by name.
-    shown
+    golden
         The name of one among the queries of hosts whose plan and estimates are golden; None if it is in that of another
         operator.
     clause
@@ -56,9 +56,9 @@ class Specimen(ABC, Generic[N]):
 
     node: type[N]
     weight: ClassVar[int] = 1
-    running: ClassVar[Running] = {}
-    hosted: ClassVar[Mapping[str, str]] = {}
-    shown: ClassVar[str | None] = None
+    conformance: ClassVar[Cases] = {}
+    host_queries: ClassVar[Mapping[str, str]] = {}
+    golden: ClassVar[str | None] = None
     clause: ClassVar[Clause | None] = None
 
     def draw(self, drawing: Drawing, depth: int) -> Node:
@@ -66,12 +66,20 @@ class Specimen(ABC, Generic[N]):
         raise NotImplementedError(f"{self.node.__name__} is drawn by texts")
 
     def reach_us(self, node: N) -> int:
-        """How long after its input an answer changes at most, in small plans."""
+        """How long after the last change of its input its answer may still change, in small plans."""
         return 0
+
+    def granule_us(self, node: N) -> int:
+        """The step at whose multiples its answer is guaranteed."""
+        return 1
 
 
 class DefinedInSql(Specimen[N]):
-    """An operator whose meaning is written in DuckDB's words."""
+    """An operator whose meaning is written in DuckDB's words, over snapshots: what it does to intervals follows.
+
+    Its table expression has the columns of tests/cluster/specimens/snapshot_sql.py. Instants begin at 0 and end with
+    ``query.last``, after which nothing changes: what looks ahead takes the last snapshot once more.
+    """
 
     @abstractmethod
     def sql(self, node: N, query: SnapshotSql) -> str:
@@ -86,12 +94,12 @@ class DefinedByRows(Specimen[N]):
         """Return its rows, given those of its inputs at the instants before `instants`, in order."""
 
 
-class DefinedByOthers(Specimen[N]):
-    """An operator that is short for a plan of others."""
+class DefinedByRewriting(Specimen[N]):
+    """An operator that stands for a plan of others."""
 
     @abstractmethod
-    def spelled_out(self, node: N) -> Node:
-        """Return that plan."""
+    def as_plan(self, node: N) -> Node:
+        """Return the plan that it stands for."""
 
 
 class Unary(DefinedInSql[N]):

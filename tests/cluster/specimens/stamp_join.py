@@ -11,7 +11,7 @@ from cluster.language.dialect import parse_scalar
 from cluster.operators import StampJoin
 from tests.cluster.fjord.operators.conformance import LEFT, RIGHT, Case, condition
 from tests.cluster.fjord.scalar_definition import value_of
-from tests.cluster.specimens.specimen import DefinedByRows, Running, Stamped
+from tests.cluster.specimens.specimen import Cases, DefinedByRows, Stamped
 from tests.cluster.stamp_join_definition import Meets, stamp_join_rows
 
 
@@ -35,7 +35,7 @@ def met_by(node: StampJoin) -> Meets:
 class StampJoinSpecimen(DefinedByRows[StampJoin]):
     node = StampJoin
     weight = 0
-    running: ClassVar[Running] = {
+    conformance: ClassVar[Cases] = {
         AsofJoin: (_asof(None, 0, "inner"), _asof(-4, -1, "left", ("k", "k2"))),
         StampJoinOperator: (
             _near(-3, 3, "inner", None),
@@ -43,7 +43,7 @@ class StampJoinSpecimen(DefinedByRows[StampJoin]):
             _near(-5, -1, "left", '"n" < "n2"'),
         ),
     }
-    hosted: ClassVar[Mapping[str, str]] = {
+    host_queries: ClassVar[Mapping[str, str]] = {
         "asof": "SELECT t.sensor, t.speed, w.wind FROM traffic AS t ASOF JOIN weather AS w ON t.sensor = w.sensor",
         "asof within": (
             "SELECT t.sensor, t.lane, w.wind, w.gust FROM traffic AS t ASOF LEFT JOIN weather AS w WITHIN 4 US ON "
@@ -77,7 +77,7 @@ class StampJoinSpecimen(DefinedByRows[StampJoin]):
             "t.sensor = w.sensor) AS z WINDOW(RANGE 12 US SLIDE 6 US) GROUP BY sensor"
         ),
     }
-    shown = "asof without keys"
+    golden = "asof without keys"
 
     def rows(self, node: StampJoin, inputs: Sequence[Sequence[Stamped]], instants: int) -> list[Stamped]:
         widths = (len(node.left.schema), len(node.right.schema))

@@ -17,7 +17,7 @@ from tests.cluster.calendar_definition import boundaries_of
 from tests.cluster.fjord.operators.conformance import Case
 from tests.cluster.specimens.drawing import Drawing
 from tests.cluster.specimens.snapshot_sql import SnapshotSql, names_of
-from tests.cluster.specimens.specimen import Running, Unary
+from tests.cluster.specimens.specimen import Cases, Unary
 
 
 class TimeWindowSpecimen(Unary[TimeWindow]):
@@ -25,7 +25,7 @@ class TimeWindowSpecimen(Unary[TimeWindow]):
 
     node = TimeWindow
     weight = 3
-    running: ClassVar[Running] = {
+    conformance: ClassVar[Cases] = {
         TimeWindowOperator: (
             Case(lambda: TimeWindowOperator(5)),
             Case(lambda: TimeWindowOperator(4, 6)),
@@ -38,7 +38,7 @@ class TimeWindowSpecimen(Unary[TimeWindow]):
             Case(lambda: GridWindow(Grid(Span("day", 1), 9, size=Span("month", 1)), 1)),
         ),
     }
-    hosted: ClassVar[Mapping[str, str]] = {
+    host_queries: ClassVar[Mapping[str, str]] = {
         "window": "SELECT sensor, speed FROM traffic WINDOW(RANGE 7 US)",
         "tumbling": "SELECT sensor FROM traffic WINDOW(RANGE 10 US SLIDE 10 US)",
         "sliding": "SELECT lane FROM traffic WINDOW(RANGE 9 US SLIDE 4 US) WHERE open",
@@ -52,7 +52,7 @@ class TimeWindowSpecimen(Unary[TimeWindow]):
         ),
         "a month reset": "SELECT COUNT(*) AS n FROM traffic WINDOW(RESET EVERY 1 MONTH OFFSET 25 US) WHERE lane > 0",
     }
-    shown = "sliding"
+    golden = "sliding"
 
     def sql(self, node: TimeWindow, query: SnapshotSql) -> str:
         below, names = query.of(node.input), names_of(node.schema)
@@ -72,7 +72,7 @@ class TimeWindowSpecimen(Unary[TimeWindow]):
 
     def over(self, drawing: Drawing, node: Node) -> Node:
         # A window counts what lasts once per instant: often wanted, but not by every plan that goes on above.
-        node = node if drawing.one_in(3) else drawing.chronons(node)
+        node = node if drawing.one_in(3) else drawing.instantaneous(node)
         size, slide = drawing.whole(1, 7), drawing.one_of((1, 1, 1, 2, 3, 5))
         if not drawing.one_in(5):
             return TimeWindow(node, drawing.one_of((size, size, size, size, None)), slide)
@@ -85,13 +85,13 @@ class TimeWindowSpecimen(Unary[TimeWindow]):
 
 class WindowBoundsSpecimen(Unary[WindowBounds]):
     node = WindowBounds
-    running: ClassVar[Running] = {
+    conformance: ClassVar[Cases] = {
         WindowBoundsOperator: (
             Case(lambda: WindowBoundsOperator(Grid(Span("us", 4), 3, size=Span("us", 6)), "s", "e")),
             Case(lambda: WindowBoundsOperator(Grid(Span("day", 1), 9, size=Span("month", 1)), "s", "e")),
         )
     }
-    hosted: ClassVar[Mapping[str, str]] = {
+    host_queries: ClassVar[Mapping[str, str]] = {
         "ends of windows in panes": (
             "SELECT sensor, WINDOW_END() AS e, COUNT(*) AS n FROM traffic WINDOW(RANGE 20 US SLIDE 10 US) GROUP BY "
             "sensor"
@@ -113,7 +113,7 @@ class WindowBoundsSpecimen(Unary[WindowBounds]):
             "SLIDE 1 DAY AT TIME ZONE 'Europe/Berlin' OFFSET 3600000020 US) GROUP BY sensor"
         ),
     }
-    shown = "bounds of moved windows"
+    golden = "bounds of moved windows"
 
     def sql(self, node: WindowBounds, query: SnapshotSql) -> str:
         first, last = _bounds_of(TimeWindow(node.input, node.grid.size_us, node.grid.step.usual_us, node.grid))
@@ -122,7 +122,7 @@ class WindowBoundsSpecimen(Unary[WindowBounds]):
 
     def over(self, drawing: Drawing, node: Node) -> Node:
         # What holds for ever has the bounds of too many windows.
-        node = drawing.chronons(node) if node.longest_validity_us is None else node
+        node = drawing.instantaneous(node) if node.longest_validity_us is None else node
         step = drawing.whole(2, 8)
         size = Span("us", drawing.whole(1, 12))
         grid = Grid(Span("us", step), drawing.whole(0, step - 1), size=size)

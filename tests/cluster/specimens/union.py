@@ -10,19 +10,19 @@ from cluster.operators import Node, Union
 from tests.cluster.fjord.operators.conformance import LEFT, Case
 from tests.cluster.specimens.drawing import Drawing
 from tests.cluster.specimens.snapshot_sql import HEAD, SnapshotSql, names_of
-from tests.cluster.specimens.specimen import DefinedInSql, Running
+from tests.cluster.specimens.specimen import Cases, DefinedInSql
 
 
 class UnionSpecimen(DefinedInSql[Union]):
     node = Union
-    running: ClassVar[Running] = {UnionOperator: (Case(lambda: UnionOperator(LEFT)),)}
-    hosted: ClassVar[Mapping[str, str]] = {
+    conformance: ClassVar[Cases] = {UnionOperator: (Case(lambda: UnionOperator(LEFT)),)}
+    host_queries: ClassVar[Mapping[str, str]] = {
         "union all": (
             "SELECT sensor FROM traffic WINDOW(RANGE 5 US) UNION ALL SELECT sensor FROM weather WINDOW(RANGE 6 US)"
         ),
         "union": "SELECT sensor FROM traffic WINDOW(RANGE 5 US) UNION SELECT sensor FROM weather WINDOW(RANGE 6 US)",
     }
-    shown = "union all"
+    golden = "union all"
 
     def sql(self, node: Union, query: SnapshotSql) -> str:
         left, right = (names_of(side.schema) for side in (node.left, node.right))

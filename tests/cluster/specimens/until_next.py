@@ -10,7 +10,7 @@ from cluster.operators import Node, UntilNext
 from tests.cluster.fjord.operators.conformance import LEFT, Case
 from tests.cluster.specimens.drawing import MOST_COLUMNS, Drawing
 from tests.cluster.specimens.snapshot_sql import SnapshotSql, within
-from tests.cluster.specimens.specimen import Running, Unary
+from tests.cluster.specimens.specimen import Cases, Unary
 
 
 class UntilNextSpecimen(Unary[UntilNext]):
@@ -18,7 +18,7 @@ class UntilNextSpecimen(Unary[UntilNext]):
 
     node = UntilNext
     weight = 2
-    running: ClassVar[Running] = {
+    conformance: ClassVar[Cases] = {
         UntilNextOperator: (
             Case(
                 lambda: UntilNextOperator(LEFT, ("k",), 5, ("since", "until"), False),
@@ -31,7 +31,7 @@ class UntilNextSpecimen(Unary[UntilNext]):
             Case(lambda: UntilNextOperator(LEFT, (), None, lag_us=None), chronons=True),
         )
     }
-    hosted: ClassVar[Mapping[str, str]] = {
+    host_queries: ClassVar[Mapping[str, str]] = {
         "until the next": "SELECT sensor, lane, speed FROM traffic VALID UNTIL NEXT BY sensor MAX 5 US",
         "until the next of two keys": (
             "SELECT sensor, lane, COUNT(*) AS n FROM traffic VALID UNTIL NEXT BY (sensor, lane) WHERE open GROUP BY "
@@ -54,7 +54,7 @@ class UntilNextSpecimen(Unary[UntilNext]):
             "WINDOW(RANGE 12 US) AS w WHERE t.sensor = w.sensor AND VALID(t) BEFORE VALID(w) GROUP BY t.sensor"
         ),
     }
-    shown = "until the next"
+    golden = "until the next"
 
     def sql(self, node: UntilNext, query: SnapshotSql) -> str:
         below, keys = query.of(node.input), [f'"{key}"' for key in dict.fromkeys(node.keys)]
@@ -81,9 +81,9 @@ class UntilNextSpecimen(Unary[UntilNext]):
         return node.longest_us or 0
 
     def over(self, drawing: Drawing, node: Node) -> Node:
-        node = drawing.chronons(node)
+        node = drawing.instantaneous(node)
         columns = [column.name for column in node.schema]
-        keys = tuple(drawing.some(columns, 2))
+        keys = tuple(drawing.subset(columns, 2))
         longest = drawing.one_of((None, 1, 3, 7))
         if longest is None or len(columns) + 2 > MOST_COLUMNS or drawing.coin():
             return UntilNext(node, keys, longest)

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from cluster.fjord.operators.zipping import Zip as ZipOperator
 from cluster.operators import Zip, ZipKind
 from tests.cluster.fjord.operators.conformance import LEFT, RIGHT, Case
-from tests.cluster.specimens.specimen import DefinedByRows, Running, Stamped
+from tests.cluster.specimens.specimen import Cases, DefinedByRows, Stamped
 from tests.cluster.zip_definition import zip_rows
 
 
@@ -24,14 +24,14 @@ def _case(low: int, high: int, kind: ZipKind, *keys: tuple[str, str], instantane
 class ZipSpecimen(DefinedByRows[Zip]):
     node = Zip
     weight = 0
-    running: ClassVar[Running] = {
+    conformance: ClassVar[Cases] = {
         ZipOperator: (
             _case(-3, 3, "inner"),
             _case(0, 4, "full", ("k", "k2"), instantaneous=True),
             _case(-5, -1, "left"),
         )
     }
-    hosted: ClassVar[Mapping[str, str]] = {
+    host_queries: ClassVar[Mapping[str, str]] = {
         "zip": (
             "SELECT t.sensor, t.speed, w.wind, apart_us FROM traffic AS t ZIP JOIN weather AS w WITHIN 2 US ON "
             "t.sensor = w.sensor"
@@ -50,7 +50,7 @@ class ZipSpecimen(DefinedByRows[Zip]):
             "t.sensor = w.sensor) AS z WINDOW(RANGE 12 US SLIDE 6 US) GROUP BY sensor"
         ),
     }
-    shown = "zip"
+    golden = "zip"
 
     def rows(self, node: Zip, inputs: Sequence[Sequence[Stamped]], instants: int) -> list[Stamped]:
         names = [[column.name for column in side.schema] for side in (node.left, node.right)]

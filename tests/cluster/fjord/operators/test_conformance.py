@@ -225,7 +225,8 @@ PHYSICAL: dict[type[Operator], tuple[Case, ...]] = {
     ),
 }
 """Of operators that no node of the algebra stands for, but rules of the physical plan make."""
-CASES = {**PHYSICAL, **{kind: cases for each in SPECIMENS.values() for kind, cases in each.running.items()}}
+CASES = {**PHYSICAL, **{kind: cases for each in SPECIMENS.values() for kind, cases in each.conformance.items()}}
+assert len(CASES) == len(PHYSICAL) + sum(len(each.conformance) for each in SPECIMENS.values()), "one list for each"
 CASES_BY_NAME = {
     f"{operator.__name__} {place}": case for operator, cases in CASES.items() for place, case in enumerate(cases)
 }
