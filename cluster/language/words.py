@@ -97,18 +97,9 @@ _AT_THE_END = (
     "LIFETIME",
 )
 _OF_FROM = (
-    *(
-        "WHERE",
-        "GROUP BY",
-        "HAVING",
-        "QUALIFY",
-        "WINDOW",
-        *(each.word for each in ITEM_CLAUSES),
-        "EVENTS",
-        "SINCE",
-        "BEGINNING",
-        "AGO",
-    ),
+    *("WHERE", "GROUP BY", "HAVING", "QUALIFY", "WINDOW"),
+    *(each.word for each in ITEM_CLAUSES),
+    *("EVENTS", "SINCE", "BEGINNING", "AGO"),
     *("JOIN", "LEFT", CLAUSE),
     *("RIGHT", "INNER", "CROSS", "FULL", "ZIP", "ASOF", "WITHIN", "ON", "USING", "AS", *_AT_THE_END),
 )

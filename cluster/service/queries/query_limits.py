@@ -252,6 +252,8 @@ def demanded_rates(
 
 def _is_of(demand: QueryDemand, properties: Mapping[str, SampleValue]) -> bool:
     """Return whether a query needs a sensor with these properties."""
+    if not demand.sensors:  # as of most queries: this is asked of each sensor, for each query that is added
+        return True
     fields = {each.field for each in demand.sensors}
     return all(
         any(band.holds(properties.get(field)) for band in demand.sensors if band.field == field) for field in fields

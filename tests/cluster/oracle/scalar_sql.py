@@ -5,7 +5,6 @@ from __future__ import annotations
 from functools import lru_cache
 
 import duckdb
-import pyarrow as pa
 from sqlglot import exp
 
 from cluster.expressions.called_functions import (
@@ -42,12 +41,6 @@ SQL_TYPES = {
     FieldType.TIMESTAMP: "BIGINT",
     FieldType.LOCAL_TIMESTAMP: "BIGINT",
     FieldType.INTERVAL: "BIGINT",
-}
-ARROW_TYPES = {
-    FieldType.BOOLEAN: pa.bool_(),
-    FieldType.INTEGER: pa.int64(),
-    FieldType.REAL: pa.float64(),
-    FieldType.TEXT: pa.string(),
 }
 SETTINGS = (
     "SET GLOBAL threads = 1",

@@ -68,7 +68,7 @@ class CountWindowSpecimen(Unary[CountWindow]):
         return _last_rows(node, (), query)
 
     def over(self, drawing: Drawing, node: Node) -> Node:
-        node = node if drawing.one_in(3) else drawing.instantaneous(node)
+        node = drawing.to_window(node)
         rows = drawing.whole(1, 4)
         return CountWindow(node, drawing.one_of((rows, rows, rows, rows, None)), drawing.one_of((1, 1, 1, 2, 3)))
 
@@ -87,6 +87,6 @@ class PartitionedWindowSpecimen(Unary[PartitionedWindow]):
         return _last_rows(node, tuple(dict.fromkeys(node.keys)), query)
 
     def over(self, drawing: Drawing, node: Node) -> Node:
-        node = node if drawing.one_in(3) else drawing.instantaneous(node)
+        node = drawing.to_window(node)
         keys = drawing.subset([column.name for column in node.schema], 2, least=1)
         return PartitionedWindow(node, tuple(keys), drawing.whole(1, 4), drawing.one_of((1, 1, 1, 2, 3)))

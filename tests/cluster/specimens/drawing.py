@@ -101,6 +101,10 @@ class Drawing:
         """Return a plan whose rows are valid at one instant: the same if they are, else its changes."""
         return node if node.is_instantaneous else self.one_of((Istream, Dstream))(node)
 
+    def to_window(self, node: Node) -> Node:
+        """Return what a window is drawn over: it counts what lasts once per instant, which not every plan is to do."""
+        return node if self.one_in(3) else self.instantaneous(node)
+
     def value(self, schema: Schema, kind: FieldType, depth: int = 2) -> Scalar:
         """Draw a scalar of a type."""
         return read_scalar(self.draw(values(schema, kind, depth)), kind)
@@ -123,10 +127,10 @@ class Drawing:
             parts.append(f"({self.draw(conditions(left + right, 1))})")
         return read_scalar(" AND ".join(parts), BOOLEAN) if parts else None
 
-    def other_side(self, depth: int) -> Node:
-        """Draw a plan to join, whose columns have names of their own."""
-        node = self.below(self.whole(0, depth - 1))
-        return Project(node, tuple(_passed(column, self.names.fresh()) for column in node.schema))
+    def to_join(self, depth: int) -> tuple[Node, Node]:
+        """Draw two plans to join; the columns of the right one have names of their own."""
+        left, node = self.below(depth - 1), self.below(self.whole(0, depth - 1))
+        return left, Project(node, tuple(_passed(column, self.names.fresh()) for column in node.schema))
 
     def aligned(self, depth: int, *, once: bool = False) -> list[Node]:
         """Draw two plans with the same columns; `once` without copies."""

@@ -80,7 +80,7 @@ class JoinSpecimen(DefinedInSql[Join]):
         )
 
     def draw(self, drawing: Drawing, depth: int) -> Node:
-        left, right = drawing.below(depth - 1), drawing.other_side(depth)
+        left, right = drawing.to_join(depth)
         if len(left.schema) + len(right.schema) > MOST_COLUMNS:
             right = narrowed(right)
             left = left if len(left.schema) < MOST_COLUMNS else narrowed(left)
@@ -116,7 +116,7 @@ class SemiJoinSpecimen(DefinedInSql[SemiJoin]):
         return _with_partner(node, query, "EXISTS")
 
     def draw(self, drawing: Drawing, depth: int) -> Node:
-        left, right = drawing.below(depth - 1), drawing.other_side(depth)
+        left, right = drawing.to_join(depth)
         return SemiJoin(left, right, drawing.join_condition(left.schema, right.schema))
 
 
@@ -137,5 +137,5 @@ class AntiJoinSpecimen(DefinedInSql[AntiJoin]):
         return _with_partner(node, query, "NOT EXISTS")
 
     def draw(self, drawing: Drawing, depth: int) -> Node:
-        left, right = drawing.below(depth - 1), drawing.other_side(depth)
+        left, right = drawing.to_join(depth)
         return AntiJoin(left, right, drawing.join_condition(left.schema, right.schema))

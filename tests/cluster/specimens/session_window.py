@@ -88,7 +88,7 @@ class SessionWindowSpecimen(Unary[SessionWindow]):
         return node.session.gap_us
 
     def over(self, drawing: Drawing, node: Node) -> Node:
-        node = node if drawing.one_in(3) else drawing.instantaneous(node)
+        node = drawing.to_window(node)
         size = drawing.whole(1, 7)
         keys = drawing.subset([column.name for column in node.schema], 2)
         longest = size + drawing.one_of((0, 2, 5, 30))

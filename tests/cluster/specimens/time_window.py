@@ -71,8 +71,7 @@ class TimeWindowSpecimen(Unary[TimeWindow]):
         return (node.size_us or 0) + node.slide_us
 
     def over(self, drawing: Drawing, node: Node) -> Node:
-        # A window counts what lasts once per instant: often wanted, but not by every plan that goes on above.
-        node = node if drawing.one_in(3) else drawing.instantaneous(node)
+        node = drawing.to_window(node)
         size, slide = drawing.whole(1, 7), drawing.one_of((1, 1, 1, 2, 3, 5))
         if not drawing.one_in(5):
             return TimeWindow(node, drawing.one_of((size, size, size, size, None)), slide)
