@@ -8,102 +8,23 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from protocols.command_line.options import byte_size_option, duration_option, record_option
+from protocols.command_line.options import byte_size_option, record_option
+from protocols.command_line.setting_options import with_options
+from proxy.running.settings import PROGRAM, ProxySettings, load_settings
 
 if TYPE_CHECKING:
     from protocols.mqtt.messages import BrokerAddress
     from protocols.sealing.keys import PartKeys
     from protocols.sealing.seals import PartSeals
-    from proxy.running.settings import ProxySettings
     from proxy.storage.stores import Stores
 
 app = typer.Typer(add_completion=False)
 
 
 @app.command()
+@with_options(ProxySettings, PROGRAM)
 def proxy(
     *,
-    name: Annotated[str | None, typer.Option(help="Name of this proxy.", show_default="roadside")] = None,
-    broker: Annotated[
-        str | None,
-        typer.Option(
-            help="The broker, HOST or HOST:PORT; without a port it is 1883, or 8883 with TLS.", show_default="127.0.0.1"
-        ),
-    ] = None,
-    broker_ca: Annotated[
-        str | None,
-        typer.Option(
-            help="Authority that the broker's certificate comes from; with one there is TLS.",
-            metavar="FILE",
-            show_default="none",
-        ),
-    ] = None,
-    broker_certificate: Annotated[
-        str | None, typer.Option(help="Certificate to show the broker.", metavar="FILE", show_default="none")
-    ] = None,
-    broker_key: Annotated[
-        str | None, typer.Option(help="Key of that certificate.", metavar="FILE", show_default="none")
-    ] = None,
-    username: Annotated[
-        str | None,
-        typer.Option(
-            help="User at the broker; the password comes from FJORD_BROKER_PASSWORD, or from a file that "
-            "FJORD_BROKER_PASSWORD_FILE names."
-        ),
-    ] = None,
-    broker_silence: Annotated[
-        int | None, duration_option(help="A broker that sends nothing for this long has hung.", shown_default="15s")
-    ] = None,
-    data: Annotated[
-        str | None, typer.Option(help="Folder of catalog and spool.", show_default=".fjord/proxy-<name>")
-    ] = None,
-    cluster: Annotated[
-        str | None,
-        typer.Option(
-            help="The one cluster that is obeyed.", metavar="NAME/IDENTITY", show_default="the first that answers"
-        ),
-    ] = None,
-    keys: Annotated[
-        str | None, typer.Option(help="File of this proxy's keys.", metavar="FILE", show_default="none")
-    ] = None,
-    drivers: Annotated[
-        str | None,
-        typer.Option(help="TOML file of drivers for devices of other makers.", metavar="FILE", show_default="none"),
-    ] = None,
-    flush_interval: Annotated[
-        int | None, duration_option(help="Longest wait of a sample for its batch.", shown_default="100ms")
-    ] = None,
-    spool_size: Annotated[
-        int | None, byte_size_option(help="Files of batches kept for the cluster.", shown_default="1GiB")
-    ] = None,
-    silence_after: Annotated[
-        int | None,
-        duration_option(
-            help="A mote that sends nothing for this long is silent.", shown_default="3 times its longest gap"
-        ),
-    ] = None,
-    max_clock_ahead: Annotated[
-        int | None,
-        duration_option(help="A mote's clock further ahead is wrong; 0s accepts any.", shown_default="1m"),
-    ] = None,
-    max_clock_behind: Annotated[
-        int | None,
-        duration_option(help="A mote's clock further behind is wrong; 0s accepts any.", shown_default="1h"),
-    ] = None,
-    samples_per_packet: Annotated[
-        int | None, typer.Option(help="Samples a mote packs into a packet.", show_default="1")
-    ] = None,
-    longest_silence: Annotated[
-        int | None,
-        duration_option(help="Longest time between two packets of a mote that samples.", shown_default="none"),
-    ] = None,
-    listen_every: Annotated[
-        int | None, duration_option(help="Time between a mote's listen windows.", shown_default="2s")
-    ] = None,
-    listen_for: Annotated[int | None, duration_option(help="Length of a listen window.", shown_default="100ms")] = None,
-    metrics_port: Annotated[
-        int | None, typer.Option(help="Port for Prometheus, on 127.0.0.1 only.", show_default="none")
-    ] = None,
     adopt: Annotated[
         bool,
         typer.Option(
@@ -115,47 +36,30 @@ def proxy(
     record_size: Annotated[
         int, byte_size_option(help="Largest size of that log; the oldest goes first.", shown_default="64MiB")
     ] = 64 * 1024 * 1024,
-    config: Annotated[Path | None, typer.Option(help="TOML file with settings.", dir_okay=False)] = None,
+    config: Annotated[
+        Path | None, typer.Option(envvar="FJORD_PROXY_CONFIG", help="TOML file with settings.", dir_okay=False)
+    ] = None,
     print_config: Annotated[
         bool, typer.Option("--print-config", help="Write all settings as a commented TOML file, and exit.")
     ] = False,
+    **settings: object,
 ) -> None:
-    """Run a proxy until Ctrl-C: it sends motes their sampling programs and forwards their samples."""
+    """Run a proxy until Ctrl-C: it sends motes their sampling programs and forwards their samples.
+
+    A setting comes from its option, else from its variable, else from the file of --config, else it is the default.
+    """
     import os
 
+    from protocols.command_line.settings_file import as_toml
     from protocols.mqtt.broker_address import broker_password
     from protocols.security.private_files import keep_private
-    from proxy.running.settings import as_toml, load_settings
 
-    options = {
-        "name": name,
-        "broker": broker,
-        "broker_ca": broker_ca,
-        "broker_certificate": broker_certificate,
-        "broker_key": broker_key,
-        "username": username,
-        "broker_silence": broker_silence,
-        "data": data,
-        "cluster": cluster,
-        "keys": keys,
-        "drivers": drivers,
-        "flush_interval": flush_interval,
-        "spool_size": spool_size,
-        "silence_after": silence_after,
-        "max_clock_ahead": max_clock_ahead,
-        "max_clock_behind": max_clock_behind,
-        "samples_per_packet": samples_per_packet,
-        "longest_silence": longest_silence,
-        "listen_every": listen_every,
-        "listen_for": listen_for,
-        "metrics_port": metrics_port,
-    }
-    settings = load_settings(options, os.environ, config)
+    found = load_settings(settings, {}, config)  # options have the values of variables
     if print_config:
-        typer.echo(as_toml(settings))
+        typer.echo(as_toml(found, PROGRAM))
         return
     keep_private()
-    _run(settings, broker_password(os.environ), record, record_size, adopt=adopt)
+    _run(found, broker_password(os.environ), record, record_size, adopt=adopt)
 
 
 def _seals_of(keys: PartKeys, settings: ProxySettings, stores: Stores) -> PartSeals:

@@ -11,7 +11,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from protocols.errors import FjordError
 from protocols.text.byte_sizes import parse_byte_size
-from protocols.text.durations import LONGEST_OPTION_US, DurationError, format_duration, parse_duration_us
+from protocols.text.durations import LONGEST_OPTION_US, parse_duration_between
 
 if TYPE_CHECKING:
     from typer._click import Context
@@ -89,23 +89,20 @@ def duration_option(
     """
 
     def parse(text: str) -> int:
-        if usual and text == usual:
-            return 0
-        found = parse_duration_us(text)
-        if found < least_us:
-            raise DurationError(text, f"it must be at least {format_duration(least_us)}")
-        if found > most_us:
-            raise DurationError(text, f"it must be at most {format_duration(most_us)}")
-        return found
+        return 0 if usual and text == usual else parse_duration_between(text, least_us, most_us)
 
     metavar = "[DURATION]" if usual else "DURATION"
-    return typer.Option(*names, help=help, metavar=metavar, parser=_from_text(parse), show_default=shown_default)
+    return typer.Option(*names, help=help, metavar=metavar, parser=option_parser(parse), show_default=shown_default)
 
 
 def byte_size_option(*names: str, help: str, shown_default: str | bool = True) -> Any:  # noqa: A002 (typer's word)
     """Return a typer option for a parameter in bytes, written as ``64KiB``; as :func:`duration_option`."""
     return typer.Option(
-        *names, help=help, metavar="SIZE", parser=_from_text(parse_byte_size), show_default=shown_default
+        *names,
+        help=help,
+        metavar="SIZE",
+        parser=option_parser(parse_byte_size),
+        show_default=shown_default,
     )
 
 
@@ -122,7 +119,9 @@ def _folder(name: str | Path) -> Path:
     return Path(name)
 
 
-def _from_text(parse: Callable[[str], int]) -> Callable[[str | int], int]:
+def option_parser(parse: Callable[[str], int]) -> Callable[[str | int], int]:
+    """Return what reads the text of an option, with errors that name the option."""
+
     def from_text(value: str | int) -> int:
         if isinstance(value, int):  # a default
             return value

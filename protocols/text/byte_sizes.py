@@ -91,3 +91,18 @@ def byte_size_of_at_least(amount: float) -> str:
         if number * size <= amount * _LARGER:
             return f"{number}{unit}"
     return f"{math.ceil(amount)}B"
+
+
+def exact_byte_size(size: int) -> str:
+    """Return a size that :func:`parse_byte_size` reads as the same.
+
+    Examples
+    --------
+    >>> exact_byte_size(4 * 1024**3), exact_byte_size(1500)
+    ('4GiB', '1500B')
+    """
+    for unit in ("TiB", "GiB", "MiB", "KiB"):
+        number, rest = divmod(size, _BYTES_PER_UNIT[unit.lower()])
+        if number and not rest:
+            return f"{number}{unit}"
+    return f"{size}B"

@@ -88,6 +88,22 @@ def parse_duration_us(text: str) -> int:
     return int(total_us)
 
 
+def parse_duration_between(text: str, least_us: int, most_us: int) -> int:
+    """Return the microseconds of a written duration that has a least and a greatest length.
+
+    Raises
+    ------
+    DurationError
+        If it is no duration, or too short or too long.
+    """
+    found = parse_duration_us(text)
+    if found < least_us:
+        raise DurationError(text, f"it must be at least {format_duration(least_us)}")
+    if found > most_us:
+        raise DurationError(text, f"it must be at most {format_duration(most_us)}")
+    return found
+
+
 def format_duration(duration_us: int) -> str:
     """Write a duration so that :func:`parse_duration_us` gives it back.
 

@@ -15,18 +15,24 @@ from collections.abc import Coroutine, Iterable, Sequence
 from functools import partial
 from pathlib import Path
 
+from protocols.acquisition.program_reports import ProgramStyle
 from protocols.errors import FjordError, FrameError
 from protocols.event_log import get_logger, is_logged
 from protocols.mqtt.link import LinkError, Message
 from protocols.text.durations import format_duration
 from protocols.wire import topics
+from protocols.wire.programs import ListenSchedule
 from proxy.drivers.driver import Driver
 from proxy.drivers.driver_registry import Before, DriverRegistry
 from proxy.errors import StoreError
+from proxy.fleet.batching import BatchLimits
 from proxy.fleet.demand_assembly import DemandAssemblies
 from proxy.fleet.fleet import Fleet
 from proxy.fleet.fleet_instructions import FleetInstruction
+from proxy.fleet.fleet_members import FleetLimits
 from proxy.fleet.neighbours import Neighbours
+from proxy.motes.clock_bounds import ClockBounds
+from proxy.motes.tracking_limits import TrackingLimits
 from proxy.running.catalog_publisher import CatalogPublisher
 from proxy.running.delivery import Delivery
 from proxy.running.demand_merging import DemandMerging
@@ -39,7 +45,7 @@ from proxy.running.metrics import ProxyMetrics, read_gauges
 from proxy.running.paired_link import BEGUN, CONTINUED, LOST, NONE, SESSION_TOPIC
 from proxy.running.receiving import Receiver
 from proxy.running.session_messages import Backlog, SessionMessages
-from proxy.running.settings import ProxySettings, fleet_limits
+from proxy.running.settings import ProxySettings
 from proxy.running.unpublished import Unpublished
 from proxy.running.unwritten_batches import SpoolFull, UnwrittenBatches, Write
 from proxy.storage.flushing import delete_acknowledged, store_catalog, store_in_pieces, store_rejected
@@ -588,3 +594,24 @@ class ProxyService:
         with contextlib.suppress(LinkError, TimeoutError):
             async with asyncio.timeout(_SHUTDOWN_SECONDS):
                 await self.link.publish(self._session.will)
+
+
+def fleet_limits(settings: ProxySettings) -> FleetLimits:
+    """Return the settings that concern the fleet."""
+    return FleetLimits(
+        motes=settings.max_motes,
+        streams=settings.max_streams,
+        tracking=TrackingLimits(
+            silence_after_us=settings.silence_after,
+            patience_us=settings.patience,
+            clock=ClockBounds(settings.max_clock_ahead or None, settings.max_clock_behind or None),
+            clock_tolerance_us=settings.clock_tolerance,
+            reorder_within_us=settings.reorder_within,
+        ),
+        batches=BatchLimits(settings.waiting_samples, settings.batch_rows, settings.batch_size),
+        style=ProgramStyle(
+            settings.samples_per_packet,
+            ListenSchedule(settings.listen_every, settings.listen_for),
+            settings.longest_silence or 0,
+        ),
+    )

@@ -2,15 +2,16 @@ from __future__ import annotations
 
 import pytest
 
+from protocols.command_line.settings_file import as_toml
 from protocols.mqtt.link import BrokerAddress
 from protocols.security.tls import TlsFiles
 from proxy.errors import ConfigurationError
-from proxy.running.settings import ProxySettings, as_toml, load_settings, parse_host_port
+from proxy.running.settings import PROGRAM, ProxySettings, load_settings, parse_host_port
 
 
 def test_printed_settings_read_back_as_the_defaults(tmp_path):
     file = tmp_path / "proxy.toml"
-    file.write_text(as_toml(ProxySettings()))
+    file.write_text(as_toml(ProxySettings(), PROGRAM))
     assert load_settings({}, {}, file) == ProxySettings()
     for name in ProxySettings.model_fields:
         assert f"\n{name} = " in file.read_text() or f"\n# {name} =" in file.read_text()
@@ -29,7 +30,7 @@ def test_option_before_environment_before_file_before_default(tmp_path):
 def test_an_unknown_setting_is_compared_with_those_there_are(tmp_path, name, hint):
     file = tmp_path / "proxy.toml"
     file.write_text(f'{name} = "x"\n')
-    with pytest.raises(ConfigurationError, match=f"proxy.toml: there is no setting '{name}'") as caught:
+    with pytest.raises(ConfigurationError, match=f"proxy.toml:1: there is no setting '{name}'") as caught:
         load_settings({}, {}, file)
     assert hint in caught.value.hint
 
@@ -96,7 +97,7 @@ def test_files_for_tls_come_from_options_the_shared_variables_or_the_file(tmp_pa
     assert settings.broker_address() == BrokerAddress("gateway", 8883, tls=settings.broker_tls)
     assert load_settings({}, {"FJORD_BROKER": "gateway:1"}, file).broker_address().port == 1
     assert load_settings({}, {"FJORD_BROKER_CA": ""}, None).broker_address() == BrokerAddress("127.0.0.1", 1883)
-    printed = as_toml(settings)
+    printed = as_toml(settings, PROGRAM)
     assert 'broker_ca = "a.crt"' in printed
     assert "[FJORD_BROKER_CA]" in printed
 

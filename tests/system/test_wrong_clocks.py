@@ -17,7 +17,8 @@ from protocols.acquisition.program_reports import ProgramStyle
 from protocols.wire.catalog import ClockFault
 from protocols.wire.programs import ListenSchedule
 from proxy.motes.tracking_limits import TrackingLimits
-from proxy.running.settings import ProxySettings, fleet_limits
+from proxy.running.service import fleet_limits
+from proxy.running.settings import ProxySettings
 from tests.system.pushed_down import MINUTE, SECOND, Outcome, answers, run
 from tests.system.test_push_down import Road
 

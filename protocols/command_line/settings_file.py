@@ -1,0 +1,200 @@
+"""Settings of a program: a TOML file, over it variables of the environment, over these options of the command line.
+
+What settings there are is a pydantic model: the name of a field is the key in the file, and in another spelling the
+option and the variable.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar, get_args
+
+from pydantic import BaseModel, ValidationError
+
+from protocols.command_line.quantities import Quantity
+from protocols.errors import FjordError
+from protocols.text.closeness import did_you_mean
+
+if TYPE_CHECKING:
+    from pydantic.fields import FieldInfo
+
+LARGEST_FILE_BYTES = 1024**2
+Model = TypeVar("Model", bound=BaseModel)
+
+
+class SettingsError(FjordError):
+    """A setting that is unknown, of a wrong form or out of range, or a file that cannot be read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """How a setting is shown, beside its description.
+
+    Parameters
+    ----------
+    unset
+        What holds where it is not set, if that is no value.
+    variable
+        Its environment variable, if it has one of its own.
+    metavar
+        What stands for its value in the help.
+    aliases
+        Further names of its option.
+    """
+
+    unset: str = ""
+    variable: str = ""
+    metavar: str = ""
+    aliases: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A program whose settings these are.
+
+    Parameters
+    ----------
+    command
+        As people write it: ``fjord proxy``.
+    prefix
+        What variables begin with: ``FJORD_PROXY_``.
+    """
+
+    command: str
+    prefix: str
+
+    def variable(self, name: str, field: FieldInfo) -> str:
+        """Return the environment variable of a setting."""
+        return shown(field).variable or f"{self.prefix}{name.upper()}"
+
+    @property
+    def hint(self) -> str:
+        """Where all settings can be seen."""
+        return f"`{self.command} --print-config` shows every setting"
+
+
+def load(
+    model: type[Model],
+    program: Program,
+    options: Mapping[str, object],
+    environment: Mapping[str, str],
+    file: Path | None = None,
+) -> Model:
+    """Return the settings; `options` of None are ignored.
+
+    Raises
+    ------
+    SettingsError
+        Names the setting that is wrong, and where it comes from: a line of the file, a variable or an option.
+    """
+    values, origins = _read(file)
+    for name, field in model.model_fields.items():
+        variable = program.variable(name, field)
+        if variable in environment:
+            values[name], origins[name] = environment[variable], variable
+        if options.get(name) is not None:
+            values[name], origins[name] = options[name], option_name(name)
+    try:
+        return model.model_validate(values)
+    except ValidationError as error:
+        raise _refused(error, model, program, origins) from error
+
+
+def _refused(
+    error: ValidationError, model: type[BaseModel], program: Program, origins: Mapping[str, str]
+) -> SettingsError:
+    first = error.errors()[0]
+    name = str(first["loc"][0]) if first["loc"] else "settings"
+    origin = origins.get(name, "default")
+    if first["type"] == "extra_forbidden":
+        return SettingsError(
+            f"{origin}: there is no setting {name!r}", hint=did_you_mean(name, model.model_fields) or program.hint
+        )
+    return SettingsError(f"{name} = {first['input']!r} ({origin}): {first['msg']}", hint=program.hint)
+
+
+def _read(file: Path | None) -> tuple[dict[str, object], dict[str, str]]:
+    """Return the values in a file, and where each stands."""
+    if file is None:
+        return {}, {}
+    try:
+        with file.open("rb") as opened:
+            octets = opened.read(LARGEST_FILE_BYTES + 1)
+        if len(octets) > LARGEST_FILE_BYTES:
+            raise SettingsError(f"{file} has more than {LARGEST_FILE_BYTES:,} bytes: is this the file of settings?")
+        text = octets.decode()
+        values: dict[str, object] = tomllib.loads(text)
+    except OSError as error:
+        raise SettingsError(f"cannot read {file}: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise SettingsError(f"{file} is not TOML: {error}") from error
+    return values, {name: f"{file}{_line_of(name, text)}" for name in values}
+
+
+def _line_of(name: str, text: str) -> str:
+    """Return the line at which a key or a table begins, behind a colon; empty if it is not found."""
+    begins = re.compile(rf"\s*\[*\s*(['\"]?){re.escape(name)}\1\s*[=.\]]")
+    found = (number for number, line in enumerate(text.splitlines(), 1) if begins.match(line))
+    return next((f":{number}" for number in found), "")
+
+
+def as_toml(settings: BaseModel, program: Program) -> str:
+    """Return settings as a commented TOML file; those without a value are commented out."""
+    lines = [
+        f"# Settings of `{program.command} --config FILE`. Options and environment variables come before this file.",
+        "",
+    ]
+    for name, field in type(settings).model_fields.items():
+        unset = shown(field).unset
+        lines.append(f"# {field.description}{f' Unset: {unset}.' if unset else ''} [{program.variable(name, field)}]")
+        value = getattr(settings, name)
+        lines += [f"# {name} =" if value is None else f"{name} = {_in_toml(value, quantity(field))}", ""]
+    return "\n".join(lines)
+
+
+def written(value: object, field: FieldInfo) -> str:
+    """Return the value of a setting as options have it; empty for none."""
+    unit = quantity(field)
+    if value is None or isinstance(value, tuple):
+        return ""
+    return unit.write(value) if unit is not None and isinstance(value, int) else str(value)
+
+
+def _in_toml(value: object, written_as: Quantity | None) -> str:
+    if written_as is not None and isinstance(value, int):
+        return json.dumps(written_as.write(value))
+    if isinstance(value, tuple | list):
+        return f"[{', '.join(_in_toml(each, written_as) for each in value)}]"
+    if isinstance(value, bool | int | float):
+        return json.dumps(value)
+    return json.dumps(str(value), ensure_ascii=False)
+
+
+def option_name(name: str) -> str:
+    """Return the option of a setting.
+
+    >>> option_name("max_state")
+    '--max-state'
+    """
+    return "--" + name.replace("_", "-")
+
+
+def shown(field: FieldInfo) -> Shown:
+    """Return how a setting is shown."""
+    return next((each for each in _metadata(field) if isinstance(each, Shown)), Shown())
+
+
+def quantity(field: FieldInfo) -> Quantity | None:
+    """Return how a setting is written, if it has a unit."""
+    return next((each for each in _metadata(field) if isinstance(each, Quantity)), None)
+
+
+def _metadata(field: FieldInfo) -> list[Any]:
+    """Return what stands beside the type of a setting, and beside those that it consists of if it may be unset."""
+    inner = [each for part in get_args(field.annotation) for each in getattr(part, "__metadata__", ())]
+    return [*field.metadata, *inner]
