@@ -29,6 +29,7 @@ from tests.cluster.oracle.text_forms import (
     KeySet,
     Named,
     Nested,
+    Output,
     Query,
     Relation,
     Select,
@@ -149,9 +150,24 @@ class Meaning:
         outputs = ", ".join(
             f"{self._scalar(each.scalar, at, group)} AS c{n}" for n, each in enumerate(outputs_of(query))
         )
+        return self._qualified(query, f"{head}{outputs} {from_}{where}", at, group, link)
+
+    def _qualified(
+        self, query: Select, select: str, at: tuple[str, str], group: _Group | None, link: tuple[str, str] | None
+    ) -> str:
+        """Return a SELECT with its condition on ranks.
+
+        One that is a column, too, is written once: DuckDB would number equal rows twice, each time in another order.
+        """
         distinct = "DISTINCT " if query.distinct else ""
-        qualify = f" QUALIFY {self._scalar(query.qualify, at, group)}" if query.qualify is not None else ""
-        return f"SELECT {distinct}{head}{outputs} {from_}{where}{qualify}"
+        if query.qualify is None:
+            return f"SELECT {distinct}{select}"
+        column = _column_of(query.qualify, outputs_of(query))
+        if column is None:
+            return f"SELECT {distinct}{select} QUALIFY {self._scalar(query.qualify, at, group)}"
+        head = "" if link else "r, t, o, "
+        shown = ", ".join(f"c{n}" for n in range(len(outputs_of(query))))
+        return f"SELECT {distinct}{head}{shown} FROM (SELECT {select}) WHERE {column}"
 
     def _grouped(
         self, query: Select, from_: str, at: tuple[str, str], link: tuple[str, str] | None, outer: _Group | None
@@ -165,7 +181,7 @@ class Meaning:
         outputs = [self._scalar(each.scalar, own, group) for each in outputs_of(query)]
         having = f" WHERE {self._scalar(query.having, own, group)}" if query.having is not None else ""
         if query.qualify is not None:
-            having += f" QUALIFY {self._scalar(query.qualify, own, group)}"
+            self._scalar(query.qualify, own, group)  # for its aggregates
         inside, calls = [f"{key} AS k{n}" for n, key in enumerate(keys)], []
         for number, scalar in enumerate(group.aggregates):
             assert scalar.aggregate is not None
@@ -190,8 +206,7 @@ class Meaning:
         grouped = f"SELECT r, t{names}{answers} FROM ({rows}) GROUP BY r, t{by}"
         head = "" if link else f"{own[0]} AS r, {own[1]} AS t, NULL::BIGINT AS o, "
         shown = ", ".join(f"{each} AS c{n}" for n, each in enumerate(outputs))
-        distinct = "DISTINCT " if query.distinct else ""
-        return f"SELECT {distinct}{head}{shown} FROM ({grouped}) {group.mark}{having}"
+        return self._qualified(query, f"{head}{shown} FROM ({grouped}) {group.mark}{having}", own, group, link)
 
     def _scalar(self, scalar: Scalar, at: tuple[str, str], group: _Group | None) -> str:
         if group is not None:
@@ -399,3 +414,13 @@ def _element(element: int | KeySet) -> str:
     if isinstance(element, int):
         return f"k{element}"
     return f"{element.word}({', '.join(map(_element, element.parts))})"
+
+
+def _column_of(condition: Scalar, outputs: Sequence[Output]) -> str | None:
+    """Return the condition as one on the column that is its rank, or the condition itself; None if there is none."""
+    for number, output in enumerate(outputs):
+        if output.scalar == condition:
+            return f"c{number}"
+        if output.scalar.rank and (output.scalar.sql, output.scalar.parts) == (condition.sql[:-1], condition.parts):
+            return f"c{number}{condition.sql[-1]}"
+    return None
