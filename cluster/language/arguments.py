@@ -8,7 +8,7 @@ from sqlglot import exp
 
 from cluster.expressions.called_functions import FUNCTIONS, OWN_FUNCTIONS
 from cluster.language.foreign_functions import INSTEAD, KEEP_ALL
-from cluster.language.functions import AGGREGATE_NAMES, AGGREGATES, FUNCTION_NAMES, RANKED
+from cluster.language.functions import AGGREGATE_NAMES, AGGREGATES, FUNCTION_NAMES, OWN_AGGREGATES, RANKED
 from cluster.language.spelling import SPELLINGS
 from cluster.language.syntax import PERCENTILE_SHAPE, STRING_AGG_SHAPE
 from protocols.text.closeness import did_you_mean
@@ -56,7 +56,7 @@ _OF_A_ROW = {
 }
 
 
-_OWN = {name: kind for kind in OWN_FUNCTIONS for name in kind.sql_names()}
+_OWN = {name: kind for kind in (*OWN_FUNCTIONS, *OWN_AGGREGATES) for name in kind.sql_names()}
 
 
 def wrong_number(name: str, *, too_many: bool = False) -> tuple[str, str | None]:
@@ -73,7 +73,7 @@ def wrong_number(name: str, *, too_many: bool = False) -> tuple[str, str | None]
         True if there are too many.
     """
     written = name.upper()
-    kind = _OWN.get(written) or exp.FUNCTION_BY_NAME.get(written)
+    kind = _class(written)
     if written in _SHAPES:
         arity, shape = _SHAPES[written]
         return f"{written} takes {arity}", f"it is written {shape.format(written)}"
@@ -86,13 +86,18 @@ def wrong_number(name: str, *, too_many: bool = False) -> tuple[str, str | None]
     return unknown_function(name, elsewhere=kind is not None)
 
 
+def _class(written: str) -> type[exp.Expr] | None:
+    """Return the class of a function in syntax trees, given its name in capitals."""
+    return _OWN.get(written) or exp.FUNCTION_BY_NAME.get(written)
+
+
 def without_distinct(name: str) -> tuple[str, str | None]:
     """Return the message about a call with DISTINCT that does not take it, and the hint.
 
     >>> without_distinct("upper")
     ('UPPER does not take DISTINCT', 'DISTINCT stands behind SELECT, or in an aggregate')
     """
-    aggregate = exp.FUNCTION_BY_NAME.get(name.upper()) in AGGREGATES
+    aggregate = _class(name.upper()) in AGGREGATES
     where = "aggregate a subquery, FROM (SELECT DISTINCT ...) AS x" if aggregate else _OF_AGGREGATES
     return f"{name.upper()} does not take DISTINCT", where
 

@@ -25,14 +25,24 @@ TIME = ("STAMP", "EXTRACT", *TIME_FUNCTIONS)
 FUNCTION_NAMES: tuple[str, ...] = (*SCALAR_FUNCTIONS, "IF", "CAST", "TRY_CAST", *TIME)
 
 
+def class_of(aggregate: AggregateFunction) -> type[exp.Func]:
+    """Return a class for calls of an aggregate of one argument that sqlglot does not know, or reads otherwise."""
+    parts = {"__module__": __name__, "_sql_names": [*aggregate.written], "arg_types": {"this": True}}
+    return type(aggregate.name.title().replace("_", ""), (exp.Expression, exp.AggFunc), parts)
+
+
+OWN_AGGREGATES: tuple[type[exp.Func], ...] = tuple(class_of(row) for row in AGGREGATE_FUNCTIONS.values() if row.own)
+"""Aggregates of one argument that sqlglot does not know."""
+
 _OWN_CLASSES: dict[str, type[exp.Expr]] = {
     "PERCENTILE_CONT": PercentileCont,
     "PERCENTILE_DISC": PercentileDisc,
     "STRING_AGG": StringAgg,
     "LISTAGG": StringAgg,
     "COMPLETENESS": Completeness,
+    **{name: kind for kind in OWN_AGGREGATES for name in kind.sql_names()},
 }
-"""Aggregates that sqlglot does not know, or reads otherwise."""
+"""Aggregates that sqlglot does not know, or reads otherwise, by name."""
 
 
 def _spelled() -> dict[type[exp.Expr], tuple[AggregateFunction, tuple[str, ...]]]:

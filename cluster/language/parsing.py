@@ -15,6 +15,7 @@ from cluster.language.arguments import wrong_number
 from cluster.language.call_parsing import LITERALS, ArgumentsError, PositionedParseError
 from cluster.language.errors import FjordSqlError
 from cluster.language.function_parsing import FunctionParsing
+from cluster.language.functions import OWN_AGGREGATES
 from cluster.language.glued_numbers import glued, glued_number
 from cluster.language.grouping_parsing import GroupingParsing
 from cluster.language.json_parsing import ARROW_TOKENS, CALLS_WITH_CLAUSES, JsonParsing
@@ -161,7 +162,7 @@ class FjordSqlParser(
         **{name: window_bound(name) for name in WINDOW_BOUNDS},
         **INTERVAL_CALLS,
         "ERROR_BOUND": lambda arguments: ErrorBound(expressions=arguments),
-        **{name: kind.from_arg_list for kind in OWN_FUNCTIONS for name in kind.sql_names()},
+        **{name: kind.from_arg_list for kind in (*OWN_FUNCTIONS, *OWN_AGGREGATES) for name in kind.sql_names()},
         "LOCATE": place_of_part,
         "REGEXP_SUBSTR": first_match,
         "GROUPING_ID": exp.Grouping.from_arg_list,

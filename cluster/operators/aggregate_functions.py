@@ -31,6 +31,8 @@ class AggregateFunction:
         True if the result has the unit of the argument.
     distinct
         True if it can count each value once.
+    own
+        True if sqlglot does not know it, or reads it otherwise: then it has a class of ours in syntax trees.
     computed_as
         The aggregate that gives the same result, if there is one: then only that is computed.
     ignores_copies
@@ -49,6 +51,7 @@ class AggregateFunction:
     names: tuple[str, ...] = ()
     keeps_unit: bool = True
     distinct: bool = False
+    own: bool = False
     computed_as: str = ""
     ignores_copies: bool = False
     by_value: bool = False

@@ -19,7 +19,7 @@ class AggregateRow:
     name
         As in plans.
     duckdb
-        In DuckDB, with a hole for the values. A real that is not finite is NULL.
+        In DuckDB, with a hole for the values, behind each call one for a FILTER. A real that is not finite is NULL.
     written
         Names that it can be called by.
     distinct
@@ -34,14 +34,18 @@ class AggregateRow:
     distinct: bool = False
     exact: bool = False
 
+    def sql(self, values: str, kept: str = "") -> str:
+        """Return it of values, of which those are kept that a FILTER keeps."""
+        return self.duckdb.format(values, kept)
+
 
 _ROWS = (
-    AggregateRow("avg", "avg({})", ("AVG",), distinct=True, exact=True),
-    AggregateRow("median", "quantile_cont({}, 0.5)", ("MEDIAN",), exact=True),
-    AggregateRow("stddev", "stddev_samp({})", ("STDDEV", "STDEV", "STDDEV_SAMP")),  # of one value: NULL
-    AggregateRow("variance", "var_samp({})", ("VARIANCE", "VAR_SAMP", "VARIANCE_SAMP")),
-    AggregateRow("stddev_pop", "stddev_pop({})", ("STDDEV_POP",)),
-    AggregateRow("var_pop", "var_pop({})", ("VAR_POP", "VARIANCE_POP")),
+    AggregateRow("avg", "avg({0}){1}", ("AVG",), distinct=True, exact=True),
+    AggregateRow("median", "quantile_cont({0}, 0.5){1}", ("MEDIAN",), exact=True),
+    AggregateRow("stddev", "stddev_samp({0}){1}", ("STDDEV", "STDEV", "STDDEV_SAMP")),  # of one value: NULL
+    AggregateRow("variance", "var_samp({0}){1}", ("VARIANCE", "VAR_SAMP", "VARIANCE_SAMP")),
+    AggregateRow("stddev_pop", "stddev_pop({0}){1}", ("STDDEV_POP",)),
+    AggregateRow("var_pop", "var_pop({0}){1}", ("VAR_POP", "VARIANCE_POP")),
 )
 AGGREGATE_ROWS = {row.name: row for row in _ROWS}
 NOT_EXACT = tuple(name for name, row in AGGREGATE_ROWS.items() if not row.exact)

@@ -214,7 +214,7 @@ def _called(call: AggregateCall) -> str:
     values = ("DISTINCT " if call.distinct else "") + scalar_sql(call.argument)
     match call.function:
         case function if function in AGGREGATE_ROWS:
-            return AGGREGATE_ROWS[function].duckdb.format(values)
+            return AGGREGATE_ROWS[function].sql(values)
         case "count" | "sum" | "min" | "max":
             return f"{call.function}({values})"
         case "arg_min" | "arg_max" if isinstance(call.by, Scalar):

@@ -44,7 +44,7 @@ def aggregate_sql(call: Aggregate, number: int, scalar: Scalar) -> str:
         case "sum":
             found = f"f_real(sum({real}){kept})"
         case function:
-            found = f"f_real({AGGREGATE_ROWS[function].duckdb.format(real)}{kept})"
+            found = f"f_real({AGGREGATE_ROWS[function].sql(real, kept)})"
     if not call.error:
         return found
     if call.function == "count":
