@@ -8,7 +8,6 @@ from __future__ import annotations
 from sqlglot import exp
 
 from cluster.language.syntax import (
-    TIME_FUNCTIONS,
     Completeness,
     FirstOfGroup,
     LastOfGroup,
@@ -16,6 +15,7 @@ from cluster.language.syntax import (
     PercentileDisc,
     StringAgg,
 )
+from cluster.language.time_functions import TIME_FUNCTIONS
 from cluster.operators.aggregate_functions import AGGREGATE_FUNCTIONS, AggregateFunction
 from cluster.scalars import SCALAR_FUNCTIONS
 

@@ -28,7 +28,6 @@ from cluster.language.sequence_parsing import SequenceParsing
 from cluster.language.spelling import SPELLINGS
 from cluster.language.stamp_join_parsing import StampJoinParsing
 from cluster.language.syntax import (
-    TIME_FUNCTIONS,
     WINDOW_BOUNDS,
     Changed,
     Completeness,
@@ -44,6 +43,7 @@ from cluster.language.syntax import (
     window_bound,
 )
 from cluster.language.text_call_parsing import TextCallParsing, first_match, place_of_part
+from cluster.language.time_functions import TIME_FUNCTIONS
 from cluster.language.time_parsing import TimeParsing
 from cluster.language.unexpected import Stop, explained, misspelled
 from cluster.language.validity_syntax import INTERVAL_CALLS, is_interval

@@ -375,17 +375,6 @@ class Now(exp.Expression, exp.Func):
     arg_types: ClassVar[dict[str, bool]] = {}
 
 
-PART_FUNCTIONS = (
-    *("YEAR", "QUARTER", "MONTH", "WEEK", "DAYOFYEAR", "DAYOFMONTH", "DAY", "HOUR", "MINUTE", "SECOND"),
-)  # fmt: skip
-"""Functions of a timestamp that are called as the part that they give."""
-TIME_FUNCTIONS = (
-    *("TIMESTAMP_MICROS", "TIMESTAMP_MILLIS", "TIMESTAMP_SECONDS", "TO_TIMESTAMP", "DATE_TRUNC", "DATE_PART"),
-    *("DATE_DIFF", "TIMESTAMPDIFF", "TIMESTAMPADD", "STRFTIME", "DATE_FORMAT", "TO_CHAR", *PART_FUNCTIONS),
-)  # fmt: skip
-"""The names of functions about time."""
-
-
 def time_function(name: str) -> Callable[[list[exp.Expr]], TimeFunction]:
     """Return what makes a call of a function about time of its arguments."""
     return lambda arguments: TimeFunction(this=name, expressions=arguments)

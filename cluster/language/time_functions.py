@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
@@ -14,7 +15,6 @@ from cluster.expressions.called_functions import TimeCall
 from cluster.expressions.timestamps import LENGTHS_US, UNITS
 from cluster.language.errors import suggest
 from cluster.language.read_timestamps import read_by
-from cluster.language.syntax import PART_FUNCTIONS
 from cluster.language.time_arithmetic import INSTANTS
 from cluster.language.time_literals import interval_of
 from cluster.language.time_patterns import LONGEST_PATTERN, PatternError, of_date_format, of_strftime, of_to_char
@@ -34,23 +34,32 @@ EPOCH = "EPOCH"
 _TO_TIMESTAMP = "a timestamp was expected here"
 _FROM_NUMBER = "TIMESTAMP_SECONDS(x), TIMESTAMP_MILLIS(x) and TIMESTAMP_MICROS(x) make one of a number since 1970"
 _FROM_TEXT = "CAST(x AS TIMESTAMP) makes one of a text in ISO 8601"
-SHAPES = {
-    **{name: f"{name}(integer)" for name in ("TIMESTAMP_MICROS", "TIMESTAMP_MILLIS", "TIMESTAMP_SECONDS")},
-    **{name: f"{name}(timestamp)" for name in PART_FUNCTIONS},
-    "TO_TIMESTAMP": "TO_TIMESTAMP(text)",
-    "DATE_TRUNC": "DATE_TRUNC('hour', timestamp)",
-    "DATE_PART": "DATE_PART('hour', timestamp)",
-    "DATE_DIFF": "DATE_DIFF('minute', earlier, later)",
-    "TIMESTAMPDIFF": "TIMESTAMPDIFF(MINUTE, earlier, later)",
-    "TIMESTAMPADD": "TIMESTAMPADD(MINUTE, integer, timestamp)",
-    "STRFTIME": "STRFTIME(timestamp, '%Y-%m-%d %H:%M')",
-    "DATE_FORMAT": "DATE_FORMAT(timestamp, 'yyyy-MM-dd HH:mm')",
-    "TO_CHAR": "TO_CHAR(timestamp, 'YYYY-MM-DD HH24:MI')",
-}
-"""How each is written, by its name."""
 TO_TIMESTAMP = "TO_TIMESTAMP"
-_PATTERNED = {TO_TIMESTAMP: "TO_TIMESTAMP(text, 'dd.MM.yyyy HH:mm')"}
-_ALIKE = {"DAYOFMONTH": "DAY", "DAYOFYEAR": "DOY"}
+PATTERN_SHAPE = "TO_TIMESTAMP(text, 'dd.MM.yyyy HH:mm')"
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionOfTime:
+    """A function about time.
+
+    Parameters
+    ----------
+    name
+        As written.
+    shape
+        How a call is written, with all its arguments.
+    typed
+        Returns a call of it, resolved and typed.
+    """
+
+    name: str
+    shape: str
+    typed: Callable[[OperandChecker, list[exp.Expr]], Typed]
+
+    @property
+    def arguments(self) -> int:
+        """How many arguments it takes."""
+        return 1 + self.shape.count(",")
 
 
 def check_time_function(checker: OperandChecker, function: TimeFunction) -> Typed:
@@ -62,16 +71,15 @@ def check_time_function(checker: OperandChecker, function: TimeFunction) -> Type
         If the arguments do not fit it.
     """
     name: str = function.this
-    rule = _RULES[name]
+    row = TIME_FUNCTIONS[name]
     arguments: list[exp.Expr] = function.expressions
-    count = 1 + SHAPES[name].count(",")
     if name == TO_TIMESTAMP and len(arguments) == 2:  # noqa: PLR2004 - a text and a pattern
         text = checker.check_as(arguments[0], Family.TEXT, _FROM_NUMBER)
         return read_by(checker.context, arguments[1], text, _pattern(checker, name, arguments[1]))
-    if len(arguments) != count:
-        words = "one argument" if count == 1 else f"{('two', 'three')[count - 2]} arguments"
-        raise checker.context.error(function, f"{name} takes {words}", f"it is written {SHAPES[name]}")
-    return rule(checker, arguments)
+    if len(arguments) != row.arguments:
+        words = ("one argument", "two arguments", "three arguments")[row.arguments - 1]
+        raise checker.context.error(function, f"{name} takes {words}", f"it is written {row.shape}")
+    return row.typed(checker, arguments)
 
 
 def check_extract(checker: OperandChecker, extract: exp.Extract) -> Typed:
@@ -210,13 +218,13 @@ def _unit(checker: OperandChecker, written: exp.Expr, units: tuple[str, ...], sh
 
 
 def _floor(checker: OperandChecker, arguments: list[exp.Expr]) -> Typed:
-    unit = _unit(checker, arguments[0], UNITS, SHAPES["DATE_TRUNC"])
+    unit = _unit(checker, arguments[0], UNITS, TIME_FUNCTIONS["DATE_TRUNC"].shape)
     typed = instant(checker, arguments[1])
     return _constant_call(timestamps.FLOOR, typed, unit, typed.type or FieldType.TIMESTAMP)
 
 
 def _part_named(checker: OperandChecker, arguments: list[exp.Expr]) -> Typed:
-    part = _unit(checker, arguments[0], (*PARTS, EPOCH), SHAPES["DATE_PART"])
+    part = _unit(checker, arguments[0], (*PARTS, EPOCH), TIME_FUNCTIONS["DATE_PART"].shape)
     return _part(checker, arguments[0], part, arguments[1])
 
 
@@ -227,7 +235,7 @@ def _both(checker: OperandChecker, arguments: list[exp.Expr]) -> list[Typed]:
 
 
 def _steps(checker: OperandChecker, arguments: list[exp.Expr]) -> Typed:
-    unit = _unit(checker, arguments[0], UNITS, SHAPES["DATE_DIFF"])
+    unit = _unit(checker, arguments[0], UNITS, TIME_FUNCTIONS["DATE_DIFF"].shape)
     one, other = (
         _constant_call(timestamps.NUMBER, each, unit, FieldType.INTEGER).expression
         for each in _both(checker, arguments[1:])
@@ -242,7 +250,7 @@ def _whole_units(checker: OperandChecker, arguments: list[exp.Expr]) -> Typed:
         raise checker.context.error(
             arguments[0], reason, f"DATE_DIFF('{word.lower()}', a, b) counts beginnings of them"
         )
-    unit = _unit(checker, arguments[0], tuple(LENGTHS_US), SHAPES["TIMESTAMPDIFF"], bare=True)
+    unit = _unit(checker, arguments[0], tuple(LENGTHS_US), TIME_FUNCTIONS["TIMESTAMPDIFF"].shape, bare=True)
     one, other = _both(checker, arguments[1:])
     between = TimeCall(this=timestamps.MINUS, expressions=[other.expression, one.expression])
     return _constant_call(timestamps.COUNT, Typed(between, FieldType.INTERVAL), unit, FieldType.INTEGER)
@@ -254,7 +262,7 @@ def _added(checker: OperandChecker, arguments: list[exp.Expr]) -> Typed:
     if word in timestamps.MONTHS:
         reason = f"TIMESTAMPADD adds a length, and not every {word.lower()} is as long"
         raise checker.context.error(arguments[0], reason, "add days, or compare DATE_TRUNC('month', x)")
-    unit = _unit(checker, arguments[0], tuple(LENGTHS_US), SHAPES["TIMESTAMPADD"], bare=True)
+    unit = _unit(checker, arguments[0], tuple(LENGTHS_US), TIME_FUNCTIONS["TIMESTAMPADD"].shape, bare=True)
     count, typed = checker.check_as(arguments[1], Family.INTEGER), instant(checker, arguments[2])
     length = TimeCall(this=timestamps.INTERVAL_TIMES, expressions=[interval_of(LENGTHS_US[unit]), count.expression])
     return Typed(
@@ -271,7 +279,9 @@ def _pattern(checker: OperandChecker, name: str, pattern: exp.Expr) -> str:
     """Return a pattern that is written out, with the specifiers of STRFTIME."""
     if not (isinstance(pattern, exp.Literal) and pattern.is_string):
         reason = f"the pattern of {name} must be written out, in quotes"
-        raise checker.context.error(pattern, reason, f"it is written {_PATTERNED.get(name) or SHAPES[name]}")
+        raise checker.context.error(
+            pattern, reason, f"it is written {PATTERN_SHAPE if name == TO_TIMESTAMP else TIME_FUNCTIONS[name].shape}"
+        )
     if len(pattern.this) > LONGEST_PATTERN:
         raise checker.context.error(pattern, f"a pattern has at most {LONGEST_PATTERN} characters")
     try:
@@ -295,16 +305,26 @@ _PATTERNS: dict[str, Callable[[str], str]] = {
     "TO_CHAR": of_to_char,
     TO_TIMESTAMP: of_date_format,
 }
-_RULES: dict[str, Callable[[OperandChecker, list[exp.Expr]], Typed]] = {
-    "TIMESTAMP_MICROS": partial(_of_number, timestamps.OF_MICROSECONDS),
-    "TIMESTAMP_MILLIS": partial(_of_number, timestamps.OF_MILLISECONDS),
-    "TIMESTAMP_SECONDS": partial(_of_number, timestamps.OF_SECONDS),
-    "TO_TIMESTAMP": _to_timestamp,
-    "DATE_TRUNC": _floor,
-    "DATE_PART": _part_named,
-    "DATE_DIFF": _steps,
-    "TIMESTAMPDIFF": _whole_units,
-    "TIMESTAMPADD": _added,
-    **{name: partial(_formatted, name) for name in _PATTERNS if name != TO_TIMESTAMP},
-    **{name: partial(_part_called, _ALIKE.get(name, name)) for name in PART_FUNCTIONS},
+_PARTS_CALLED = {
+    **{name: name for name in ("YEAR", "QUARTER", "MONTH", "WEEK")},
+    **{"DAYOFYEAR": "DOY", "DAYOFMONTH": "DAY"},
+    **{name: name for name in ("DAY", "HOUR", "MINUTE", "SECOND")},
 }
+"""Parts that are called as functions, by the name of the function."""
+_ROWS = (
+    FunctionOfTime("TIMESTAMP_MICROS", "TIMESTAMP_MICROS(integer)", partial(_of_number, timestamps.OF_MICROSECONDS)),
+    FunctionOfTime("TIMESTAMP_MILLIS", "TIMESTAMP_MILLIS(integer)", partial(_of_number, timestamps.OF_MILLISECONDS)),
+    FunctionOfTime("TIMESTAMP_SECONDS", "TIMESTAMP_SECONDS(integer)", partial(_of_number, timestamps.OF_SECONDS)),
+    FunctionOfTime(TO_TIMESTAMP, "TO_TIMESTAMP(text)", _to_timestamp),
+    FunctionOfTime("DATE_TRUNC", "DATE_TRUNC('hour', timestamp)", _floor),
+    FunctionOfTime("DATE_PART", "DATE_PART('hour', timestamp)", _part_named),
+    FunctionOfTime("DATE_DIFF", "DATE_DIFF('minute', earlier, later)", _steps),
+    FunctionOfTime("TIMESTAMPDIFF", "TIMESTAMPDIFF(MINUTE, earlier, later)", _whole_units),
+    FunctionOfTime("TIMESTAMPADD", "TIMESTAMPADD(MINUTE, integer, timestamp)", _added),
+    FunctionOfTime("STRFTIME", "STRFTIME(timestamp, '%Y-%m-%d %H:%M')", partial(_formatted, "STRFTIME")),
+    FunctionOfTime("DATE_FORMAT", "DATE_FORMAT(timestamp, 'yyyy-MM-dd HH:mm')", partial(_formatted, "DATE_FORMAT")),
+    FunctionOfTime("TO_CHAR", "TO_CHAR(timestamp, 'YYYY-MM-DD HH24:MI')", partial(_formatted, "TO_CHAR")),
+    *(FunctionOfTime(name, f"{name}(timestamp)", partial(_part_called, part)) for name, part in _PARTS_CALLED.items()),
+)
+TIME_FUNCTIONS: Mapping[str, FunctionOfTime] = {row.name: row for row in _ROWS}
+"""Functions about time, by name."""

@@ -8,7 +8,7 @@ from sqlglot import exp
 
 from cluster.expressions.timestamps import UNITS
 from cluster.language import syntax
-from cluster.language.time_functions import EPOCH, PARTS
+from cluster.language.time_functions import EPOCH, PARTS, TIME_FUNCTIONS
 
 Kinds = frozenset[str]
 
@@ -32,7 +32,7 @@ def time_syntax(
     var = frozenset(("Var",))
     return {
         syntax.Stamp: {"this": identifier, "table": identifier},
-        syntax.TimeFunction: {"this": frozenset(syntax.TIME_FUNCTIONS), "expressions": computed | {text, number}},
+        syntax.TimeFunction: {"this": frozenset(TIME_FUNCTIONS), "expressions": computed | {text, number}},
         syntax.TimestampLiteral: {"this": frozenset((text,))},
         syntax.IntervalLiteral: {"this": frozenset((text, number)), "unit": var, "until": var},
         syntax.Now: {},
