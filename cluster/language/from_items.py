@@ -17,7 +17,6 @@ from cluster.language.errors import suggest
 from cluster.language.kept_extents import refuse_kept_alone
 from cluster.language.row_pattern_clauses import match_pattern
 from cluster.language.row_pattern_syntax import RowPatternClause
-from cluster.language.row_quality import quality_of
 from cluster.language.scope import Scope, ScopeColumn, ScopeItem
 from cluster.language.stream_item import Changes, StreamItem, reshaping
 from cluster.language.stream_items import with_history
@@ -194,7 +193,7 @@ def translate_item(item: StreamItem, translator: QueryTranslator, read: Read = N
             sampled_at,
             validity=bounds,
             counted=item.args.get("window") is not None,
-            quality=quality_of(node),
+            quality=node.quality,
         ),
         base,
     )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from cluster.language.syntax import Slot, slot_for
-from cluster.operators import Granularity, KeptExtent, Node
+from cluster.operators import KeptExtent, Node
 from cluster.operators.walks import nodes_of
 
 if TYPE_CHECKING:
@@ -22,12 +22,6 @@ def unparenthesised(query: exp.Expr) -> exp.Expr:
     while isinstance(query, exp.Subquery | exp.Paren):
         query = query.this
     return query
-
-
-def quality_of(node: Node) -> str | None:
-    """Return the column with the quality of the rows of an item of FROM; None if no tuple may be dropped."""
-    node = node.input if isinstance(node, Granularity) else node
-    return node.kept.quality if isinstance(node, KeptExtent) else None
 
 
 def quality_shown(

@@ -307,7 +307,8 @@ _PATTERNS: dict[str, Callable[[str], str]] = {
 }
 _PARTS_CALLED = {
     **{name: name for name in ("YEAR", "QUARTER", "MONTH", "WEEK")},
-    **{"DAYOFYEAR": "DOY", "DAYOFMONTH": "DAY"},
+    "DAYOFYEAR": "DOY",
+    "DAYOFMONTH": "DAY",
     **{name: name for name in ("DAY", "HOUR", "MINUTE", "SECOND")},
 }
 """Parts that are called as functions, by the name of the function."""

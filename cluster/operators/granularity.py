@@ -87,6 +87,11 @@ class Granularity(
         return self.input.full_after_us + self.granule_us
 
     @property
+    def quality(self) -> str | None:
+        """That of the input."""
+        return self.input.quality
+
+    @property
     def unique_columns(self) -> frozenset[str] | None:
         """Those of the input."""
         return self.input.unique_columns

@@ -102,6 +102,11 @@ class KeptExtent(NotEstimated, CutAtWatermarks, CountsCopies, WholeTuples, OneIn
         return KeptExtentOperation(self.input.schema, self.kept, lag_us)
 
     @property
+    def quality(self) -> str:
+        """Its last column."""
+        return self.kept.quality
+
+    @property
     def is_instantaneous(self) -> bool:
         """No: a row is valid while it is in the window."""
         return False

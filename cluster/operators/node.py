@@ -204,6 +204,11 @@ class Node:
         return False
 
     @property
+    def quality(self) -> str | None:
+        """The column with the quality of its rows, if tuples may be dropped and rows pass as they are."""
+        return None
+
+    @property
     def is_cut_at_watermarks(self) -> bool:
         """Whether a row waits for later tuples, and is cut where an operator above waits for its progress."""
         return False
