@@ -14,8 +14,8 @@ from cluster.language.parameter_values import NO_VALUES, Value
 from cluster.service.billing.energy import THIS_QUERY, explain_energy
 from cluster.service.billing.energy_report import EnergyAnswer, RefusedPart
 from cluster.service.catalog.stream_offers import mismatches_of
-from cluster.service.http.json_bodies import api_router
 from cluster.service.http.stream_routes import MAX_SQL_CHARACTERS, StrictBody
+from cluster.service.http.strict_requests import api_router
 from cluster.service.http.wanted_queries import Parameters
 
 if TYPE_CHECKING:

@@ -22,9 +22,9 @@ from cluster.service.access.admission import NotAdmittedError
 from cluster.service.catalog.function_service import UnknownFunctionError
 from cluster.service.catalog.planning import PlanningBusyError
 from cluster.service.catalog.relation_service import UnknownRelationError
-from cluster.service.http.json_bodies import DoubleKeyError
 from cluster.service.http.request_bodies import RequestTooLargeError, RequestTooSlowError
 from cluster.service.http.sensor_questions import QuestionFailedError, TooManyQuestionsError
+from cluster.service.http.strict_requests import DoubleKeyError, ParameterError
 from cluster.service.publishing.published_demands import TooManyDemandsError
 from cluster.service.queries.query_alternatives import NoAlternativeError
 from cluster.service.queries.size_decisions import NoRoomError
@@ -152,7 +152,7 @@ def handle_errors(api: FastAPI) -> None:
     @api.exception_handler(HTTPException)
     async def refuse_request(request: Request, error: HTTPException) -> JSONResponse:
         hint = "GET /docs shows all paths and methods" if error.status_code in {404, 405} else None
-        if isinstance(error, DoubleKeyError):
+        if isinstance(error, DoubleKeyError | ParameterError):
             hint = error.hint
         described = RequestError(error.status_code, f"{request.method}: {error.detail}", hint=hint)
         return error_response(described, headers=dict(error.headers or {}))

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from fastapi import APIRouter
 
-from cluster.service.http.json_bodies import api_router
 from cluster.service.http.stream_routes import Declaration, PathName
+from cluster.service.http.strict_requests import api_router
 
 if TYPE_CHECKING:
     from cluster.service.catalog.function_service import FunctionService

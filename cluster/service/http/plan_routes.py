@@ -15,7 +15,7 @@ from cluster.fjord.operator_statistics import Rates
 from cluster.physical.difference import diff
 from cluster.physical.graph import dot, mermaid, plan_graph
 from cluster.physical.text import plan_text
-from cluster.service.http.json_bodies import api_router
+from cluster.service.http.strict_requests import api_router
 from cluster.service.registry.running_queries import MOST_EPOCHS
 
 if TYPE_CHECKING:

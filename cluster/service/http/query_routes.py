@@ -21,8 +21,8 @@ from cluster.service.catalog.stream_offers import mismatches_of, rejected_of
 from cluster.service.catalog.stream_waits import waits_of
 from cluster.service.catalog.taking_turns import ResultReading
 from cluster.service.http.connection_bounds import caller_of
-from cluster.service.http.json_bodies import api_router
 from cluster.service.http.stream_routes import PathName
+from cluster.service.http.strict_requests import api_router
 from cluster.service.http.wanted_queries import (
     NewQueries,
     NewQuery,

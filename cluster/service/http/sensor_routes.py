@@ -10,9 +10,9 @@ from fastapi import APIRouter, Query, Request, Response
 from cluster.service.catalog.sensor_catalog import SensorCatalog, sensors_relation
 from cluster.service.http.connection_bounds import caller_of
 from cluster.service.http.error_responses import RequestError
-from cluster.service.http.json_bodies import api_router
 from cluster.service.http.sensor_questions import SensorQuestions
 from cluster.service.http.sensor_sql import LONGEST_QUERY, answer
+from cluster.service.http.strict_requests import api_router
 
 
 def sensor_routes(catalog: SensorCatalog, questions: SensorQuestions) -> APIRouter:

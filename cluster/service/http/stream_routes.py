@@ -14,7 +14,7 @@ from cluster.service.catalog.gone_proxies import LEAST_SECONDS, LONGEST_SECONDS,
 from cluster.service.catalog.stream_budgets import retention_json
 from cluster.service.catalog.stream_offers import offers_of, rejected_of
 from cluster.service.catalog.stream_waits import absences_of, wait_of
-from cluster.service.http.json_bodies import api_router
+from cluster.service.http.strict_requests import api_router
 from cluster.service.publishing.lag import lag_of_stream
 from cluster.storage.budgets import Budget
 from protocols.wire.names import normal

@@ -82,7 +82,7 @@ async def test_odd_names_are_unknown(api: httpx.AsyncClient, path: str, name: st
 @pytest.mark.parametrize("number", ODD_NUMBERS)
 async def test_odd_numbers_are_refused(api: httpx.AsyncClient, number: str) -> None:
     answer = await api.get(f"/v1/queries/x/results?limit=1&after={number}")
-    assert answer.status_code == 422
+    assert answer.status_code == (400 if "&" in number else 422)  # the parameter is there twice
 
 
 async def test_an_endless_body_is_refused_without_reading_it(api: httpx.AsyncClient) -> None:
