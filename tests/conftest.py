@@ -39,9 +39,18 @@ LONG_SECONDS = 3600
 SYSTEM_SECONDS = 900
 """For several parts together: some take three minutes on a slow machine that is otherwise idle."""
 
-SHARED = {"spark": "Spark", "postgres": "parts", "running_parts": "parts", "undisturbed": "Spark"}
+SHARED = {
+    "spark": "Spark",
+    "postgres": "parts",
+    "running_parts": "parts",
+    "undisturbed": "stored day",
+    "deployment": "neighbours",
+}
 """Fixtures that are there once for all tests that use them, also where tests run in several processes; with their
-groups, each of which has a process to itself."""
+groups. The tests of a group run in one process, and those of another in whichever has less to do."""
+
+REPEATABLE = {"stored day", "neighbours"}
+"""Groups that save time only: tests that need another group as well run there, with what is shared made once more."""
 
 
 HEAVY_MARKERS = ("spark", "system", "faults")
@@ -73,6 +82,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
                 # Hypothesis has no public way to change the settings of a test that has been decorated.
                 test._hypothesis_internal_use_settings = some_examples(test._hypothesis_internal_use_settings)
         groups = {SHARED[each] for each in getattr(item, "fixturenames", ()) if each in SHARED}
+        if len(groups) > 1:
+            groups -= REPEATABLE
         if len(groups) > 1:
             raise pytest.UsageError(f"{item.nodeid} needs two of what there is once: make one group of {groups}")
         for group in groups:

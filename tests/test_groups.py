@@ -76,6 +76,20 @@ def test_two_fixtures_of_one_group_are_in_one_process(tmp_path: Path) -> None:
     assert len(parts) == 1
 
 
+def test_only_tests_of_one_session_of_spark_are_bound_to_its_process() -> None:
+    others = {name: group for name, group in SHARED.items() if group == SHARED["spark"]}
+    assert others == {"spark": "Spark"}, "what starts processes of its own can run beside it"
+
+
+def test_what_may_be_made_again_binds_no_test_that_needs_another_group(request: pytest.FixtureRequest) -> None:
+    from tests.conftest import pytest_collection_modifyitems
+
+    item = pytest.Function.from_parent(request.node.parent, name="a", callobj=lambda: None)
+    item.fixturenames = ["spark", "undisturbed"]  # type: ignore[misc]
+    pytest_collection_modifyitems(request.config, [item])
+    assert [mark.args for mark in item.iter_markers("xdist_group")] == [("Spark",)]
+
+
 def test_a_test_that_needs_what_two_groups_have_is_refused(request: pytest.FixtureRequest) -> None:
     from tests.conftest import pytest_collection_modifyitems
 
