@@ -16,6 +16,7 @@ SPARK_CUTS ?= 20
 MINUTES ?=
 ONLY ?=
 JSON ?=
+AGAIN ?=
 SEED ?=
 COUNT ?= 200
 TIMES ?= 1
@@ -23,11 +24,14 @@ WORKERS ?= 2
 FORMAT ?= speedscope
 
 HEAVY := spark or system or faults
+# Compiled files, those that pytest rewrites too, are in .venv: processes find them where none may be beside the sources.
+export PYTHONDONTWRITEBYTECODE :=
+export PYTHONPYCACHEPREFIX := $(CURDIR)/$(VENV)/compiled
 # Only files that name one of these marks hold such tests, as tests/conftest.py checks: collecting the others takes long.
 HEAVY_FILES = $(sort $(shell grep -rlE 'mark\.(spark|system|faults)\b' tests --include='test_*.py'))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-fast test-faults test-power-cuts oracle examples coalescing migrations mutants fuzz simulate planted neighbours coverage lint format bench bench-peers profile clean
+.PHONY: help setup demo test test-fast test-proof proof test-faults test-power-cuts oracle examples coalescing migrations mutants fuzz simulate planted neighbours coverage lint format bench bench-peers profile clean
 .DELETE_ON_ERROR:
 
 help: ## Show this list
@@ -44,12 +48,18 @@ demo: $(INSTALLED) ## Motes, a proxy and Spark on this machine: [DURATION=60s] [
 
 test: $(INSTALLED) ## Lint, types, all tests, and a minute of simulated deployments
 	@$(MAKE) --no-print-directory --jobs=2 lint test-fast # the former is one process
-	@$(BIN)/pytest -q -n 2 --dist loadgroup -m '($(HEAVY)) and not long' $(HEAVY_FILES)
+	@$(BIN)/pytest -q -n 2 --dist loadgroup -m '($(HEAVY)) and not (long or proof)' $(HEAVY_FILES)
 	@$(BIN)/python -m tests.simulation --minutes 1
 
 # Some tests take a minute, most a hundredth of a second: a process that is done takes over half of another's rest.
 test-fast: $(INSTALLED) ## The tests that need neither Spark nor several processes, on all cores
-	@$(BIN)/pytest -q -n auto --dist worksteal -m 'not ($(HEAVY))'
+	@$(BIN)/pytest -q -n auto --dist worksteal -m 'not ($(HEAVY) or proof)'
+
+test-proof: $(INSTALLED) ## The tests that `make test` leaves to `make proof`
+	@$(BIN)/pytest -q -n 2 --dist loadgroup -m 'proof and not long'
+
+proof: $(INSTALLED) ## Everything that `make test` leaves out, in hours; the same command continues: [ONLY=part] [AGAIN=1]
+	@$(BIN)/python -m tests.proof $(if $(ONLY),--only '$(ONLY)') $(if $(AGAIN),--again)
 
 test-faults: $(INSTALLED) ## Parts killed, stopped, cut off and starved by schedule: [SCHEDULES=50] [SEED=n] [KILLS=20]
 	@FJORD_KILLS='$(KILLS)' $(BIN)/pytest -q -m faults $(HEAVY_FILES)
@@ -89,7 +99,7 @@ neighbours: $(INSTALLED) ## An owner does its worst beside a victim, whose answe
 	@$(BIN)/python -m tests.neighbours $(if $(ONLY),--only '$(ONLY)') $(if $(SECONDS),--seconds '$(SECONDS)') $(if $(JSON),--json)
 
 coverage: $(INSTALLED) ## Lines and branches that the tests of test-fast leave out; fails below the floor in pyproject.toml
-	@$(BIN)/pytest -q -n auto -m 'not ($(HEAVY))' --cov
+	@$(BIN)/pytest -q -n auto -m 'not ($(HEAVY) or proof)' --cov
 
 lint: $(INSTALLED) ## Check style and types
 	@$(BIN)/ruff check --quiet .
