@@ -13,21 +13,21 @@ TIMES = "FJORD_EXAMPLES"
 """Of the environment: how many times as many examples as are written in the tests; a share of them if it is missing."""
 SHARE = 3
 FEWEST = 10
-"""A test whose author found so few enough draws all of them."""
+"""A test whose author found so few enough draws all of them, unless it says otherwise."""
 Test = TypeVar("Test", bound=Callable[..., object])
 
 
-def some_of(count: int) -> int:
-    """Return how many to draw of so many examples."""
+def some_of(count: int, fewest: int = FEWEST) -> int:
+    """Return how many to draw of so many examples; a test that asks for it has the mark `examples`."""
     times = os.environ.get(TIMES)
-    return max(min(FEWEST, count), count // SHARE) if times is None else max(1, round(count * float(times)))
+    return max(min(fewest, count), count // SHARE) if times is None else max(1, round(count * float(times)))
 
 
-def seeds(count: int) -> Callable[[Test], Test]:
+def seeds(count: int, fewest: int = FEWEST) -> Callable[[Test], Test]:
     """Return a decorator of a test with a parameter `seed`: it runs with some of so many seeds."""
 
     def decorated(test: Test) -> Test:
-        return pytest.mark.examples(pytest.mark.parametrize("seed", range(some_of(count)))(test))
+        return pytest.mark.examples(pytest.mark.parametrize("seed", range(some_of(count, fewest)))(test))
 
     return decorated
 

@@ -21,13 +21,15 @@ from tests.cluster.local.migrating import INSTANTS, STREAMS, Setting, alone, mig
 from tests.cluster.local.migrating_plans import Case
 from tests.cluster.local.plans_cut_apart import PAIRS, Pair
 from tests.cluster.plan.plans import ALSO_A, A, call, grouped, pick, where, window
+from tests.examples import some_of
 
 SEEDS = range(24)
 AT_THE_INSTANT = 6313
 """Here streams come exactly to the instant: one half of a row is known then, and the other one later."""
 
 
-@pytest.mark.parametrize("seed", [*SEEDS, AT_THE_INSTANT])
+@pytest.mark.examples
+@pytest.mark.parametrize("seed", [*range(some_of(len(SEEDS), fewest=6)), AT_THE_INSTANT])
 def test_a_random_migration_changes_no_snapshot(seed: int) -> None:
     assert wrong_with(seed) is None
 
@@ -123,9 +125,10 @@ def test_rows_that_the_plan_before_has_opened_are_closed_by_it() -> None:
     assert ran.answered.snapshots() == reference.snapshots()
 
 
+@pytest.mark.examples
 @pytest.mark.parametrize("pair", PAIRS)
 def test_plans_whose_rows_are_cut_elsewhere_answer_the_same(pair: Callable[[random.Random], Pair]) -> None:
-    for seed in range(6):
+    for seed in range(some_of(6, fewest=2)):
         dice = random.Random(seed)
         case, setting = Case(*pair(dice)), random_setting(dice)
         ran = migrated(case, setting, 3)

@@ -6,6 +6,7 @@ import random
 from collections import Counter
 from collections.abc import Iterator
 
+import pytest
 from sqlglot.tokenizer_core import Token, TokenType
 
 from cluster.language.dialect import FjordSQL
@@ -17,9 +18,10 @@ from tests.cluster.oracle.text_queries import random_text
 from tests.cluster.oracle.text_running import accepted
 from tests.cluster.oracle.text_spelling import FREQUENCIES, UNITS, text
 from tests.cluster.oracle.text_writing import written
+from tests.examples import some_of
 
 SEED = 20_261_125
-TEXTS = 250
+TEXTS = some_of(250)
 QUANTITIES = (
     "RANGE",
     "SLIDE",
@@ -45,6 +47,7 @@ UNIT_WORDS = {*FREQUENCIES, *(name for _, names in UNITS.values() for name in na
 WORDS = {TokenType.TRUE: True, TokenType.FALSE: False, TokenType.NULL: None}
 
 
+@pytest.mark.examples
 def test_a_parameter_may_stand_wherever_a_literal_may_and_means_the_same() -> None:
     kinds, pairs = Counter[str](), 0
     turns = Turns()
@@ -60,7 +63,7 @@ def test_a_parameter_may_stand_wherever_a_literal_may_and_means_the_same() -> No
         pairs += bool(values)
         assert accepted(derived, bind(template, values).text).node == accepted(derived, literal).node, template
     assert pairs > TEXTS // 2
-    assert all(kinds[kind] > 20 for kind in ("int", "float", "str", "bool", "NoneType")), kinds
+    assert all(kinds[kind] > TEXTS // 13 for kind in ("int", "float", "str", "bool", "NoneType")), kinds
 
 
 def parameterised(query: str, dice: random.Random) -> tuple[str, str, dict[str, object]]:

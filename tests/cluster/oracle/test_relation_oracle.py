@@ -12,12 +12,14 @@ from tests.cluster.oracle.proving import MismatchError
 from tests.cluster.oracle.relation_proving import RelationTally, prove_history, search_relations
 from tests.cluster.oracle.relation_queries import random_query
 from tests.cluster.oracle.relation_world import random_history
+from tests.examples import some_of
 
-QUERIES = 200
+QUERIES = some_of(200)
 """``make oracle`` draws on and on."""
 SEED = int(os.environ.get("FJORD_ORACLE_SEED", "20261121"))
 
 
+@pytest.mark.examples
 def test_random_queries_over_streams_and_relations_answer_what_they_mean() -> None:
     print(f"seed {SEED}")  # noqa: T201 - FJORD_ORACLE_SEED chooses another
     tally = search_relations(SEED, QUERIES)
