@@ -46,7 +46,7 @@ demo: $(INSTALLED) ## Motes, a proxy and Spark on this machine: [DURATION=60s] [
 	@$(BIN)/fjord demo $(if $(filter-out traffic,$(SCENE)),--scene '$(SCENE)', \
 		--duration '$(DURATION)' --motes '$(MOTES)' $(if $(TRACE),--trace '$(TRACE)'))
 
-test: $(INSTALLED) ## Lint, types, all tests, and a minute of simulated deployments
+test: $(INSTALLED) ## The gate: lint, types, a test of each promise, and a minute of simulated deployments
 	@$(MAKE) --no-print-directory --jobs=2 lint test-fast # the former is one process
 	@$(BIN)/pytest -q -n 2 --dist loadgroup -m '($(HEAVY)) and not (long or proof)' $(HEAVY_FILES)
 	@$(BIN)/python -m tests.simulation --minutes 1
