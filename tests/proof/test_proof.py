@@ -19,8 +19,11 @@ from tests.proof.record import NO_FULL_RUN, ROOT, Record, uncommitted
 from tests.proof.running import figures, prove
 
 COUNTING = "import sys; from pathlib import Path; f = Path(sys.argv[1]); f.open('a').write('x'); "
+LONGEST_SECONDS = 120
+"""Ends a hang only."""
 INTERRUPTED = """
-import sys
+import signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)  # background jobs of a shell ignore it
 from pathlib import Path
 from tests.proof import __main__ as command
 from tests.proof.parts import Part
@@ -104,15 +107,18 @@ def test_what_has_passed_is_run_again_if_asked_or_if_its_sizes_are_others(
 
 
 def test_ctrl_c_ends_a_part_and_keeps_those_before(tmp_path: Path) -> None:
-    running = subprocess.Popen(
+    child, until = tmp_path / "child", time.monotonic() + LONGEST_SECONDS
+    with subprocess.Popen(
         [sys.executable, "-c", INTERRUPTED, str(tmp_path)], cwd=ROOT, stdout=subprocess.PIPE, text=True
-    )
-    child, until = tmp_path / "child", time.monotonic() + 60
-    while not (child.exists() and child.read_text()):
-        assert time.monotonic() < until
-        time.sleep(0.01)
-    running.send_signal(signal.SIGINT)
-    printed, _ = running.communicate(timeout=60)
+    ) as running:
+        try:
+            while not (child.exists() and child.read_text()):
+                assert time.monotonic() < until
+                time.sleep(0.01)
+            running.send_signal(signal.SIGINT)
+            printed, _ = running.communicate(timeout=LONGEST_SECONDS)
+        finally:
+            running.kill()
     assert running.returncode == 130, printed
     assert printed.splitlines()[-1] == "stopped; the same command continues from here"
     assert list(json.loads((tmp_path / "outcomes.json").read_text())["parts"]) == ["quick"]
