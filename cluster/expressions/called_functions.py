@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 import msgspec
@@ -130,14 +130,25 @@ _WRITTEN_HERE: tuple[type[exp.Func], ...] = (
 """Functions about which the translator has to know more than their rows say."""
 
 
+def class_named(name: str, names: Sequence[str], slots: dict[str, bool], kind: type[exp.Func]) -> type[exp.Func]:
+    """Return a class for calls of a function that sqlglot does not know, or reads otherwise.
+
+    Parameters
+    ----------
+    name, names
+        What it is called after, and the names that it can be called by.
+    slots
+        Where its arguments are kept, and whether each is needed.
+    kind
+        What it is one of.
+    """
+    parts = {"__module__": __name__, "_sql_names": [*names], "arg_types": slots}
+    return type(name.title().replace("_", ""), (exp.Expression, kind), parts)
+
+
 def _class_of(function: ScalarFunction) -> type[exp.Func]:
-    """Return a class for calls of a function that sqlglot does not know, or reads otherwise."""
-    parts = {
-        "__module__": __name__,
-        "_sql_names": [function.name, *function.aliases],
-        "arg_types": {slot: place < function.least for place, slot in enumerate(function.slots)},
-    }
-    return type(function.name.title().replace("_", ""), (exp.Expression, exp.Func), parts)
+    slots = {slot: place < function.least for place, slot in enumerate(function.slots)}
+    return class_named(function.name, [function.name, *function.aliases], slots, exp.Func)
 
 
 _HERE = {kind.sql_name(): kind for kind in _WRITTEN_HERE}

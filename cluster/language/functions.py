@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from sqlglot import exp
 
+from cluster.expressions.called_functions import class_named
 from cluster.language.syntax import (
     Completeness,
     FirstOfGroup,
@@ -27,8 +28,7 @@ FUNCTION_NAMES: tuple[str, ...] = (*SCALAR_FUNCTIONS, "IF", "CAST", "TRY_CAST", 
 
 def class_of(aggregate: AggregateFunction) -> type[exp.Func]:
     """Return a class for calls of an aggregate of one argument that sqlglot does not know, or reads otherwise."""
-    parts = {"__module__": __name__, "_sql_names": [*aggregate.written], "arg_types": {"this": True}}
-    return type(aggregate.name.title().replace("_", ""), (exp.Expression, exp.AggFunc), parts)
+    return class_named(aggregate.name, aggregate.written, {"this": True}, exp.AggFunc)
 
 
 OWN_AGGREGATES: tuple[type[exp.Func], ...] = tuple(class_of(row) for row in AGGREGATE_FUNCTIONS.values() if row.own)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -15,19 +16,19 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Quantity:
+class Quantity(ABC):
     """A whole number that people write with a unit."""
 
     metavar: ClassVar[str]
     """What stands for it in the help."""
 
+    @abstractmethod
     def parse(self, text: str) -> int:
         """Return what a text means."""
-        raise NotImplementedError
 
+    @abstractmethod
     def write(self, value: int) -> str:
         """Return a text that means a value."""
-        raise NotImplementedError
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         """Let a field of a pydantic model be written like this."""
