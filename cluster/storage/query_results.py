@@ -50,7 +50,7 @@ def rows_of_query(
     most_bytes
         None are read behind those whose texts are as long as this together; None for any length.
     memory
-        Where rows are read to.
+        Where rows are read to; must be kept when they have been read, as threads of Arrow free buffers of it later.
 
     Raises
     ------

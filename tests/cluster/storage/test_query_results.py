@@ -21,6 +21,9 @@ from cluster.storage.query_results import rows_of_query
 
 Row = tuple[str, int, str]
 
+POOLS: list[pa.MemoryPool] = []
+"""Those that tests read into, kept: a thread of Arrow may still free a buffer when the last row has been read."""
+
 
 def dataset_of(folder: Path, files: Sequence[Sequence[Row]], group: int) -> ds.Dataset:
     """Write files of rows in groups of so many."""
@@ -86,6 +89,7 @@ def test_long_rows_are_in_memory_in_small_parts(tmp_path: Path, query: str) -> N
     rows = [each for large in rows for each in (large, ("small", large[1], "x"))]
     files = [rows[start : start + 80] for start in range(0, 800, 80)]
     dataset, memory = dataset_of(tmp_path, files, 1_000), pa.proxy_memory_pool(pa.default_memory_pool())
+    POOLS.append(memory)
     found = rows_of_query(dataset, query, 0, 1_000, most_bytes=16 * 1024**2, memory=memory)
     assert 16 <= len(found) <= 40 if query == "large" else len(found) == 400
     assert memory.max_memory() < 100 * 1024**2
