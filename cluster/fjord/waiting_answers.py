@@ -100,9 +100,9 @@ class WaitingAnswers:
         placed = rows.join(self._seams, on="query", how="left", maintain_order="left")
         placed = _opened(placed, reached_us).with_row_index(_PLACE)
         base, ends, shut = pl.col("kind").str.split(" ").list.first(), _ENDS, pl.col(_UNTIL_OPENS) > reached_us
-        last = ends & (base == ROW) & (pl.col(_UNTIL) <= reached_us)
-        behind = pl.col(_PLACE) >= pl.when(last).then(_PLACE).min().over("query")
-        waits = (pl.col(_SINCE_OPENS) > reached_us) | (shut & (behind | (ends & (base == CLOSES))))
+        # A row of this bucket or of another one may end at the instant, and waits: what begins later would overtake it.
+        come = pl.col(_UNTIL) <= reached_us
+        waits = (pl.col(_SINCE_OPENS) > reached_us) | (shut & (come | (ends & (base == CLOSES))))
         divided = placed.with_columns(waits.fill_null(value=False).alias(_WAITS))
         waiting = divided.filter(_WAITS).select(_COLUMNS.names())
         given = _closed_at_once(divided.filter(~pl.col(_WAITS)).select(_COLUMNS.names()))

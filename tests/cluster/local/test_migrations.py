@@ -26,10 +26,12 @@ from tests.examples import some_of
 SEEDS = range(24)
 AT_THE_INSTANT = 6313
 """Here streams come exactly to the instant: one half of a row is known then, and the other one later."""
+IN_ANOTHER_BUCKET = 680_921_959
+"""Here a row that waits for its other half begins before rows of another bucket."""
 
 
 @pytest.mark.examples
-@pytest.mark.parametrize("seed", [*range(some_of(len(SEEDS), fewest=6)), AT_THE_INSTANT])
+@pytest.mark.parametrize("seed", [*range(some_of(len(SEEDS), fewest=6)), AT_THE_INSTANT, IN_ANOTHER_BUCKET])
 def test_a_random_migration_changes_no_snapshot(seed: int) -> None:
     assert wrong_with(seed) is None
 
