@@ -30,14 +30,15 @@ def quality_shown(
     """Return the quality of the rows of a query, the last column of what is shown; None if its author shows it.
 
     It is that of the worst of the rows that are joined, and in a group of the worst of all. Parts of a query have no
-    such column, and neither has DISTINCT, which would make several rows of one.
+    such column, and neither has DISTINCT, which would make several rows of one. What a subquery is compared with is not
+    shown.
     """
     found = [column for item in scope.items for column in item.columns if item.quality == column.internal]
     if not found:
         return None
     names = {column.visible.casefold() for column in found} | {column.internal for column in found}
-    parts = (part for item in items for part in item.find_all(exp.Column, Slot))
-    if any(part.name.casefold() in names for part in parts):
+    parts = (part for item in items for part in item.walk(prune=lambda part: isinstance(part, exp.Query)))
+    if any(isinstance(part, exp.Column | Slot) and part.name.casefold() in names for part in parts):
         context.qualities.update(names)
         return None
     if select is not context.outermost or select.args.get("distinct"):

@@ -14,6 +14,7 @@ from cluster.plan.rewrite import rewrite
 from tests.cluster.language.example_catalog import CATALOG
 
 K = "traffic WINDOW(RANGE 1 HOUR SLIDE 1 MINUTE) COALESCE(speed BY sensor) KEEP 100 TUPLES"
+LIMIT = "SELECT MAX(w.temperature) FROM weather WINDOW(RANGE 1 HOUR) AS w"
 HIDDEN = "the rows of this query do not show what KEEP has dropped"
 
 
@@ -30,6 +31,8 @@ HIDDEN = "the rows of this query do not show what KEEP has dropped"
         (f"SELECT sensor FROM {K} ORDER BY speed LIMIT 3", ["sensor", "quality"]),
         (f"SELECT 1 AS one FROM {K} ORDER BY COUNT(*) LIMIT 1", ["one", "quality"]),
         (f"SELECT x FROM (SELECT sensor AS x, quality FROM {K}) AS u", ["x"]),
+        (f"SELECT ({LIMIT} WHERE w.temperature = s.quality) AS t FROM {K} AS s", ["t", "quality"]),
+        (f"SELECT ({LIMIT}) * s.quality AS t FROM {K} AS s", ["t"]),
         ("SELECT sensor FROM traffic WINDOW(RANGE 1 HOUR) COALESCE(speed BY sensor)", ["sensor"]),
     ],
 )
