@@ -48,7 +48,7 @@ demo: $(INSTALLED) ## Motes, a proxy and Spark on this machine: [DURATION=60s] [
 
 test: $(INSTALLED) ## The gate: lint, types, a test of each promise, and a minute of simulated deployments
 	@$(MAKE) --no-print-directory --jobs=2 lint test-fast # the former is one process
-	@$(BIN)/pytest -q -n 2 --dist loadgroup -m '($(HEAVY)) and not (long or proof)' $(HEAVY_FILES)
+	@$(BIN)/pytest -q -n 3 --dist loadgroup -m '($(HEAVY)) and not (long or proof)' $(HEAVY_FILES) # they wait a lot
 	@$(BIN)/python -m tests.simulation --minutes 1
 
 # Some tests take a minute, most a hundredth of a second: a process that is done takes over half of another's rest.
@@ -56,7 +56,7 @@ test-fast: $(INSTALLED) ## The tests that need neither Spark nor several process
 	@$(BIN)/pytest -q -n auto --dist worksteal -m 'not ($(HEAVY) or proof)'
 
 test-proof: $(INSTALLED) ## The tests that `make test` leaves to `make proof`
-	@$(BIN)/pytest -q -n 2 --dist loadgroup -m 'proof and not long'
+	@$(BIN)/pytest -q -n 3 --dist loadgroup -m 'proof and not long'
 
 proof: $(INSTALLED) ## Everything that `make test` leaves out, in hours; the same command continues: [ONLY=part] [AGAIN=1]
 	@$(BIN)/python -m tests.proof $(if $(ONLY),--only '$(ONLY)') $(if $(AGAIN),--again)
@@ -72,7 +72,7 @@ oracle: $(INSTALLED) ## Random queries over random streams against their definit
 	@$(BIN)/python -m tests.cluster.oracle $(if $(PAIRS),--pairs '$(PAIRS)') $(if $(MINUTES),--minutes '$(MINUTES)') \
 		$(if $(SEED),--seed '$(SEED)')
 
-examples: $(INSTALLED) ## All random examples of property tests, of which `make test` draws a third: [TIMES=1] as many
+examples: $(INSTALLED) ## All random examples of property tests, of which `make test` draws a sixth: [TIMES=1] as many
 	@FJORD_EXAMPLES='$(TIMES)' $(BIN)/pytest -q -n auto -m 'examples and not ($(HEAVY))'
 	@FJORD_EXAMPLES='$(TIMES)' $(BIN)/pytest -q -n 2 --dist loadgroup -m 'examples and ($(HEAVY)) and not long' $(HEAVY_FILES)
 

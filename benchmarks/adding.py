@@ -32,12 +32,11 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from reports import write_report
 
-from cluster.demo.parts import Parts
-from cluster.demo.processes import Children
+from cluster.demo.parts import Children, Parts
 from cluster.ingest.service import Ingest
 from cluster.physical.plan_files import PlanFiles
 from cluster.service.catalog.relation_store import RelationStore
-from cluster.service.catalog.reserved_names import ReservedNames
+from cluster.service.catalog.stream_service import ReservedNames
 from cluster.service.queries.long_lived import LongLived
 from cluster.service.queries.query_service import QueryService
 from cluster.service.registry.registry import Registry

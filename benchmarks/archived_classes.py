@@ -11,11 +11,9 @@ from pathlib import Path
 
 from rich.console import Console
 
-from cluster.demo.parts import Parts
-from cluster.demo.processes import ChildError, Children
-from cluster.spark.home import use_installed_pyspark
+from cluster.demo.parts import ChildError, Children, Parts
 from cluster.spark.java import find_java
-from cluster.spark.session import class_archive
+from cluster.spark.session import class_archive, use_installed_pyspark
 
 LONGEST_SECONDS = 600.0
 """An archive is written only while the machine has little else to do."""

@@ -38,8 +38,7 @@ from coalescing_operators import SETTINGS, operator_outcomes, over_engines
 from coalescing_streams import ArrayExtent, Samples, drawn
 from reports import RESULTS, write_report
 
-from cluster.temporal.links import Equal
-from cluster.temporal.windows import CountWindow
+from cluster.temporal.windows import CountWindow, Equal
 from tests.cluster.temporal.admission import Admission, Verdict
 from tests.cluster.temporal.batched_extent import BatchedExtent
 from tests.cluster.temporal.eager_extent import EagerExtent

@@ -8,9 +8,8 @@ from typing import Any
 
 from coalescing_streams import drawn
 
-from cluster.temporal.cost_model import STAMP_BYTES, Constants, Maxima, Prices, Weights, prices
-from cluster.temporal.links import Equal, Link, Within
-from cluster.temporal.selection import by_enumerating, optimal
+from cluster.temporal.cost_model import STAMP_BYTES, Constants, Maxima, Prices, Weights, by_enumerating, optimal, prices
+from cluster.temporal.windows import Equal, Link, Within
 from tests.cluster.temporal.measuring import Measured, Sample, measured, workload
 
 SAMPLES_AFTER = 400

@@ -20,9 +20,8 @@ from coalescing_streams import ArrayExtent, Samples, drawn
 from quantised_log import rounded
 from reports import agrees
 
-from cluster.temporal.cost_model import Maxima, Prices, Weights
-from cluster.temporal.links import Equal
-from cluster.temporal.selection import optimal
+from cluster.temporal.cost_model import Maxima, Prices, Weights, optimal
+from cluster.temporal.windows import Equal
 from tests.cluster.temporal.lazy_extent import LazyExtent
 
 LAZY_BYTES = 40

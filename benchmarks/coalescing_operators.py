@@ -24,11 +24,11 @@ import numpy as np
 import polars as pl
 
 from cluster.costs.choice import Candidate, Least, changes
-from cluster.costs.extents import Keys, SeenKeys, place_of_keys
+from cluster.costs.estimates import Keys, SeenKeys, place_of_keys
 from cluster.costs.prices import SHIPPED
 from cluster.fjord.batch import START
 from cluster.fjord.counters import Totals
-from cluster.fjord.stored_rows import RowsInMemory
+from cluster.fjord.stream_scan import RowsInMemory
 from cluster.language.catalog import BaseStream, Catalog
 from cluster.language.translation import translate
 from cluster.local.engine import Arrival, LocalEngine
@@ -37,7 +37,7 @@ from cluster.physical.lowering import lower
 from cluster.physical.operations import SharedExtents
 from cluster.plan.alternatives import alternatives
 from cluster.plan.epoch import Plan, PlannedQuery
-from cluster.plan.extent_keeping import extent_of, with_keeping
+from cluster.plan.extents import extent_of, with_keeping
 from cluster.plan.rewrite import rewrite
 from cluster.service.queries.plan_options import Figures, options_of
 from cluster.spark.worker_memory import keep_freed_memory

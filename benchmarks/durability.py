@@ -30,7 +30,7 @@ import polars as pl
 from reports import write_report
 
 from cluster.ingest.writer import StreamWriter
-from cluster.spark.checkpoint_files import CheckpointFiles
+from cluster.spark.checkpoint import CheckpointFiles
 from cluster.storage.results_table import ResultsTable
 from cluster.storage.stream_tables import StreamTable
 from protocols.event_log import configure_logging

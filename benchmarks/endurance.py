@@ -35,8 +35,7 @@ from endurance_motes import Fleet, Motes
 from endurance_queries import LONGEST_WINDOW_SECONDS, PLACES, Answer, Query, expected, queries
 from endurance_watch import MEMORY_OF, Watch
 
-from cluster.demo.parts import Parts, free_port
-from cluster.demo.processes import Children
+from cluster.demo.parts import Children, Parts, free_port
 from cluster.service.client.api_client import ApiClient
 from protocols.event_log import configure_logging
 from protocols.mqtt.link import Message, MqttLink, Subscription

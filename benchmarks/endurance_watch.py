@@ -10,9 +10,9 @@ from typing import Any
 
 import psutil
 
-from cluster.demo.processes import Child
+from cluster.demo.parts import Child
 from cluster.service.client.api_client import ApiClient, ApiUnreachableError
-from cluster.sizing.resources import bytes_below
+from cluster.sizing.measuring import bytes_below
 
 MEBIBYTE = 1024**2
 MEMORY_OF = ("broker", "proxy", "cluster", "jvm", "workers")

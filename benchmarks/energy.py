@@ -34,8 +34,8 @@ from rich.table import Table
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from firmware_sim.lifetime.fleet_file import FleetPlan, load_fleet, observe
-from firmware_sim.lifetime.folding import FleetFolding
 from firmware_sim.lifetime.query_file import AskingQuery, load_queries
+from firmware_sim.lifetime.report import FleetFolding
 from firmware_sim.phenomena.road import Road, RoadSettings
 from firmware_sim.phenomena.traffic import Traffic
 from firmware_sim.virtual_time.fleet import VirtualFleet, VirtualSettings

@@ -11,7 +11,7 @@ import numpy as np
 import polars as pl
 
 from cluster.fjord.relation_tables import RelationTables
-from cluster.fjord.stored_rows import RowsInFile
+from cluster.fjord.stream_scan import RowsInFile
 from cluster.language.catalog import Catalog, StaticRelation
 from cluster.language.translation import translate
 from cluster.local.engine import Arrival, LocalEngine

@@ -16,12 +16,11 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from cluster.demo.parts import Parts
-from cluster.demo.processes import Child, Children
-from cluster.demo.scenario import GENERATED
+from cluster.demo.parts import Child, Children, Parts
+from cluster.demo.view import GENERATED
 from cluster.service.client.api_client import ApiClient
 from protocols.event_log import configure_logging
-from protocols.text.durations import parse_duration_us
+from protocols.text.quantities import parse_duration_us
 
 RESULTS = Path(__file__).parent / "results" / "profile"
 ENDINGS = {"speedscope": "speedscope.json", "flamegraph": "svg"}

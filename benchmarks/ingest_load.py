@@ -22,8 +22,8 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 import numpy as np
 
 from protocols.mqtt.frames import frame_end, take_messages
-from protocols.mqtt.in_flight import InFlight, number_of
 from protocols.mqtt.messages import Message
+from protocols.mqtt.sent_frames import InFlight, number_of
 from protocols.wire import topics
 from protocols.wire.batches import Batch, Column, decode_ack, encode_batch, make_columns
 from protocols.wire.catalog import StreamOffer

@@ -19,7 +19,7 @@ import numpy as np
 import polars as pl
 
 from cluster.fjord.batch import START
-from cluster.fjord.stored_rows import RowsInMemory
+from cluster.fjord.stream_scan import RowsInMemory
 from cluster.language.catalog import Catalog
 from cluster.language.translation import translate
 from cluster.local.engine import Arrival, LocalEngine

@@ -28,10 +28,9 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from reports import write_report
 
-from cluster.demo.parts import Parts
-from cluster.demo.processes import Children
+from cluster.demo.parts import Children, Parts
 from cluster.service.client.api_client import ApiClient
-from cluster.sizing.delays import quantile
+from cluster.sizing.measuring import quantile
 from protocols.event_log import configure_logging
 from protocols.mqtt.link import BrokerAddress, Message, MqttLink, Subscription
 from protocols.wire import topics
@@ -116,7 +115,7 @@ def describe(delays: dict[str, list[tuple[float, float]]], motes: int, seconds: 
     windows = sorted(delay for _, delay in delays["windows"])
     alarms = sorted(delay for name in ALARMS for _, delay in delays[name])
     if not samples or not windows or not alarms:
-        raise SystemExit("no rows arrived: run it with the parts' logs at hand (see cluster.demo.processes)")
+        raise SystemExit("no rows arrived: run it with the parts' logs at hand (see cluster.demo.parts)")
     return {
         "motes": motes,
         "seconds": seconds,

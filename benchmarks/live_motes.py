@@ -17,12 +17,10 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import numpy as np
 
-from cluster.demo.parts import accepts, free_port
-from cluster.demo.processes import Children
+from cluster.demo.parts import Children, accepts, free_port
 from firmware_sim.fleet import Fleet, FleetSettings, radio_clock_us
 from firmware_sim.phenomena.traffic import Traffic
-from firmware_sim.virtual_time.fleet import VirtualFleet, VirtualSettings
-from firmware_sim.virtual_time.gateway import Gateway
+from firmware_sim.virtual_time.fleet import Gateway, VirtualFleet, VirtualSettings
 from protocols.event_log import configure_logging
 from protocols.mqtt.link import BrokerAddress, LinkError, Message, MqttLink, Subscription
 from protocols.power.profiles import find_profile

@@ -34,7 +34,7 @@ from reports import write_report
 
 from cluster.fjord.batch import START
 from cluster.fjord.saved_state import unpack_state
-from cluster.fjord.stored_rows import RowsInMemory
+from cluster.fjord.stream_scan import RowsInMemory
 from cluster.local.engine import Arrival, LocalEngine
 from cluster.operators import Distinct, Join, Node, Project, Source, TimeWindow
 from cluster.operators.columns import Column, Output

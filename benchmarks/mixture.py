@@ -30,11 +30,10 @@ from archived_classes import classes_are_archived
 from reports import write_report
 from spark_progress import MicroBatch, micro_batches, settings_that_log_progress
 
-from cluster.demo.parts import Parts, is_ready
-from cluster.demo.processes import Child, Children
+from cluster.demo.parts import Child, Children, Parts, is_ready
 from cluster.service.client.api_client import ApiClient
-from cluster.sizing.delays import quantile
 from cluster.sizing.loads import mixture
+from cluster.sizing.measuring import quantile
 from protocols.event_log import configure_logging
 
 SETTLE_SECONDS = 15.0

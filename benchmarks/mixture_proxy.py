@@ -30,8 +30,7 @@ import psutil
 from msgspec.structs import replace
 from reports import write_report
 
-from cluster.demo.parts import Parts, accepts, free_port
-from cluster.demo.processes import Child, Children
+from cluster.demo.parts import Child, Children, Parts, accepts, free_port
 from cluster.language.catalog import Catalog
 from cluster.language.translation import translate
 from cluster.physical.lowering import with_query

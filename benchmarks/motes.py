@@ -24,11 +24,11 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from reports import write_report
 
 from firmware_sim.phenomena.traffic import Traffic
-from firmware_sim.power.batteries import find_battery
+from firmware_sim.power.battery import find_battery
 from firmware_sim.power.many_motes import VirtualMote
-from firmware_sim.power.paper_programs import PAPER_PROGRAMS, VEHICLES_PER_SECOND, paper_program
 from firmware_sim.power.plots import plot_power
 from firmware_sim.power.power_report import PowerQuestion, answer
+from firmware_sim.power.program_file import PAPER_PROGRAMS, VEHICLES_PER_SECOND, paper_program
 from firmware_sim.power.virtual_run import run_motes
 from firmware_sim.virtual_time.fleet import VirtualFleet, VirtualSettings
 from protocols.event_log import configure_logging

@@ -28,13 +28,12 @@ from reports import write_report
 from rich.progress import track
 
 from cluster.fjord.batch import ALWAYS, END, NEVER, START, Batch
-from cluster.fjord.graph import Dataflow
-from cluster.fjord.instantiation import add_behind, operator_of, subscribed_operator
+from cluster.fjord.dataflow import Dataflow, PushQueue
 from cluster.fjord.operator import Operator
-from cluster.fjord.queues import PushQueue
+from cluster.fjord.running_kinds import add_behind, operator_of, subscribed_operator
 from cluster.language.catalog import Catalog
 from cluster.language.translation import translate
-from cluster.operators.mark_columns import COVERED_BY, MARKS
+from cluster.operators.columns import COVERED_BY, MARKS
 from cluster.physical.lowering import lower
 from cluster.physical.nodes import Fragment, Host, Subscriber
 from cluster.physical.operations import Scan

@@ -18,14 +18,14 @@ from cluster.costs.prices import SHIPPED
 from cluster.fjord.batch import START
 from cluster.fjord.counters import owners_of
 from cluster.fjord.operator_statistics import OperatorStatistics
-from cluster.fjord.stored_rows import RowsInMemory
+from cluster.fjord.stream_scan import RowsInMemory
 from cluster.language.catalog import Catalog
 from cluster.language.translation import translate
 from cluster.local.engine import Arrival, LocalEngine
 from cluster.operators import Node
 from cluster.physical.lowering import lower
 from cluster.plan.epoch import Plan, PlannedQuery
-from cluster.plan.pane_families import with_family
+from cluster.plan.pane_query import with_family
 from cluster.plan.rewrite import rewrite
 from cluster.service.queries.pane_options import family_moves, pane_users
 from cluster.service.queries.plan_options import Figures

@@ -21,7 +21,7 @@ from proxy_load import KEYED, UNACKNOWLEDGED, Shared, keyed_seals
 from protocols.event_log import configure_logging
 from protocols.mqtt.link import BrokerAddress, Message, MqttLink, Subscription
 from protocols.recording.segments import DEFAULT_LOG_BYTES
-from protocols.recording.ticking_loop import TickingLoop
+from protocols.recording.timeline import TickingLoop
 from protocols.wire import topics
 from protocols.wire.batches import Ack, decode_batch
 from protocols.wire.frames import VERSION, encode

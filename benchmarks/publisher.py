@@ -31,14 +31,12 @@ import psutil
 from publisher_parts import QUERIES, Counts, commit_rows, publish_with_paho, receive
 from reports import write_report
 
-from cluster.service.publishing.progress import ProgressOfAll
 from cluster.service.publishing.publisher_channel import Orders
-from cluster.service.publishing.supervised_publisher import MODULE
-from cluster.service.publishing.supervised_publishers import SupervisedPublishers
+from cluster.service.publishing.supervised_publishers import MODULE, ProgressOfAll, SupervisedPublishers
 from cluster.storage.synced_files import Troubles
 from protocols.event_log import configure_logging
-from protocols.mqtt.frame_publishing import MOST_IN_FLIGHT
 from protocols.mqtt.link import BrokerAddress
+from protocols.mqtt.publishing import MOST_IN_FLIGHT
 from proxy.broker import running_broker
 
 FIRST_RATE, FASTER = 12_000, 1.3

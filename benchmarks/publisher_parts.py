@@ -20,9 +20,9 @@ from cluster.service.publishing.result_messages import result_frames
 from cluster.storage.committed_results import RESULT_SCHEMA
 from cluster.storage.results_table import ResultsTable
 from protocols.event_log import configure_logging
-from protocols.mqtt.frame_publishing import MOST_IN_FLIGHT
 from protocols.mqtt.frames import take_messages
 from protocols.mqtt.link import BrokerAddress, Message, MqttLink, Subscription
+from protocols.mqtt.publishing import MOST_IN_FLIGHT
 from protocols.wire import topics
 
 QUERIES = 100

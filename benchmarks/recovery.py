@@ -30,10 +30,9 @@ import psutil
 from archived_classes import classes_are_archived
 from reports import write_report
 
-from cluster.demo.parts import Parts
-from cluster.demo.processes import Child, Children
+from cluster.demo.parts import Child, Children, Parts
 from cluster.service.client.api_client import ApiClient
-from cluster.service.publishing.supervised_publisher import MODULE
+from cluster.service.publishing.supervised_publishers import MODULE
 from protocols.event_log import configure_logging
 from protocols.mqtt.link import Message, MqttLink, Subscription
 from protocols.wire import topics

@@ -35,11 +35,9 @@ from cluster.costs.choice import changes
 from cluster.costs.prices import SHIPPED
 from cluster.fjord.batch import START
 from cluster.fjord.counters import owners_of
-from cluster.fjord.measured_nodes import measured_nodes
-from cluster.fjord.measured_pair_shares import measured_pair_shares
-from cluster.fjord.measured_selectivities import measured_selectivities
+from cluster.fjord.measured_plans import measured_nodes, measured_pair_shares, measured_selectivities
 from cluster.fjord.operator_statistics import OperatorStatistics
-from cluster.fjord.stored_rows import RowsInMemory
+from cluster.fjord.stream_scan import RowsInMemory
 from cluster.language.catalog import Catalog
 from cluster.language.translation import translate
 from cluster.local.engine import Arrival, LocalEngine

@@ -35,8 +35,8 @@ from resources_many import many_queries
 
 from cluster.costs.prices import SHIPPED
 from cluster.fjord.batch import START
-from cluster.fjord.state_size import state_bytes
-from cluster.fjord.stored_rows import RowsInMemory
+from cluster.fjord.stream_scan import RowsInMemory
+from cluster.fjord.upper_estimates import state_bytes
 from cluster.language.catalog import Catalog
 from cluster.language.translation import translate
 from cluster.local.calibration import calibrated

@@ -15,13 +15,11 @@ import numpy as np
 import polars as pl
 from rich.progress import track
 
-from cluster.costs.answering import answering_us
-from cluster.costs.estimates import totals_of
+from cluster.costs.estimates import answering_us, totals_of
 from cluster.costs.prices import Prices
 from cluster.fjord.saved_state import unpack_state
-from cluster.fjord.state_size import state_bytes
-from cluster.local.calibration import Run, priced, run_query
-from cluster.local.price_workloads import Load
+from cluster.fjord.upper_estimates import state_bytes
+from cluster.local.calibration import Load, Run, priced, run_query
 from cluster.physical.lowering import lower
 from cluster.plan.epoch import Plan, PlannedQuery
 

@@ -18,16 +18,14 @@ from rich.progress import track
 
 from cluster.costs.adaptation import RESERVE, Cost
 from cluster.costs.prices import SHIPPED
-from cluster.fjord.state_size import state_bytes
+from cluster.fjord.upper_estimates import state_bytes
 from cluster.language.catalog import Catalog
 from cluster.operators.size_ranges import ranges_of
 from cluster.physical.lowering import lower
 from cluster.plan.epoch import Plan, PlannedQuery
 from cluster.service.catalog.planning import PlanningContext
-from cluster.service.queries.ranged_queries import RangedQuery, share_of
-from cluster.service.queries.size_costs import SizeCosts
 from cluster.service.queries.size_decisions import NoRoomError, admitted, changed_sizes
-from cluster.service.queries.size_plans import SizePlans
+from cluster.service.queries.size_plans import RangedQuery, SizeCosts, SizePlans, share_of
 from protocols.wire.streams import Field, FieldType, StreamSchema
 
 FIELDS = (Field("k", FieldType.INTEGER), Field("x", FieldType.REAL))

@@ -26,8 +26,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 import psutil
 from archived_classes import classes_are_archived
 
-from cluster.demo.parts import Parts
-from cluster.demo.processes import Children
+from cluster.demo.parts import Children, Parts
 from protocols.event_log import configure_logging
 
 RESULTS = Path(__file__).parent / "results"

@@ -35,8 +35,7 @@ from quantised_log import rounded
 from reports import agrees, write_report
 
 from cluster.temporal.kept_samples import KeptSamples, Piece
-from cluster.temporal.scoring import ABSOLUTE_LEX, DEFAULT, Algorithm
-from cluster.temporal.shedding_heap import HeapShedder
+from cluster.temporal.shedding import ABSOLUTE_LEX, DEFAULT, Algorithm, HeapShedder
 from cluster.temporal.windows import CountWindow
 from tests.cluster.temporal.accuracy import quality
 from tests.cluster.temporal.best_kept import best_accuracy

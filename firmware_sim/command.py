@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from firmware_sim.fleet import Fleet
-    from firmware_sim.run_options import RunOptions
+    from firmware_sim.recorded_run import RunOptions
     from protocols.mqtt.link import BrokerAddress
 
 app = typer.Typer(cls=DefaultCommandGroup, help="Simulated motes.")
 
 DEFAULT_WORLD, DEFAULT_MOTES, DEFAULT_STREAM = "traffic", 64, "traffic"
 MOST_MOTES = 100_000
-"""As in :class:`firmware_sim.run_options.RunOptions`, which costs imports."""
+"""As in :class:`firmware_sim.recorded_run.RunOptions`, which costs imports."""
 LONGEST_LIFETIME_US = 36_500 * 86_400_000_000
 LONGEST_PERIOD_US = 366 * 86_400_000_000
 """As in :mod:`protocols.wire.frames`, which costs imports."""
@@ -157,7 +157,7 @@ def run(
     """
     import os
 
-    from firmware_sim.run_options import RunOptions
+    from firmware_sim.recorded_run import RunOptions
     from protocols.mqtt.broker_address import parse_broker
     from protocols.security.expiry import files_to_watch, watched
 
@@ -367,8 +367,8 @@ def _run(options: RunOptions, broker: BrokerAddress, counters: Path | None) -> F
     """Run motes, and return them."""
     import asyncio
 
-    from firmware_sim.live_run import run_until
-    from firmware_sim.run_options import make_fleet
+    from firmware_sim.fleet import run_until
+    from firmware_sim.recorded_run import make_fleet
 
     async def run() -> Fleet:
         stop = asyncio.Event()
@@ -387,7 +387,7 @@ def _record(options: RunOptions, broker: BrokerAddress, counters: Path | None, f
     import contextlib
 
     from firmware_sim.recorded_run import begin_recording, run_on
-    from protocols.recording.ticking_loop import TickingLoop
+    from protocols.recording.timeline import TickingLoop
 
     with contextlib.ExitStack() as stack:
         recorder = begin_recording(folder, size, options)

@@ -10,12 +10,12 @@ from rich.console import Console
 from rich.table import Column, Table
 
 from firmware_sim.lifetime.report import LifetimeReport
-from firmware_sim.power.batteries import known_batteries
+from firmware_sim.power.battery import known_batteries
 from firmware_sim.power.power_report import PowerReport
-from protocols.power.component import named
+from protocols.power.costs import named
 from protocols.power.estimate import NEVER_US
 from protocols.power.profiles import find_profile, preset_names
-from protocols.text.durations import format_duration
+from protocols.text.quantities import format_duration
 from protocols.wire.programs import ListenSchedule
 
 SMALLEST_COST_DAYS = 0.05

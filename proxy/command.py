@@ -73,7 +73,7 @@ def _seals_of(keys: PartKeys, settings: ProxySettings, stores: Stores) -> PartSe
 
 def _fitting(settings: ProxySettings) -> ProxySettings:
     from proxy.running.settings import fitting
-    from proxy.storage.disk_room import disk_bytes
+    from proxy.storage.database import disk_bytes
 
     return fitting(settings, disk_bytes(settings.folder))
 
@@ -93,7 +93,7 @@ def _run(settings: ProxySettings, password: str | None, record: Path | None, rec
     import asyncio
     import contextlib
 
-    from protocols.recording.ticking_loop import TickingLoop
+    from protocols.recording.timeline import TickingLoop
     from protocols.sealing.seals import PartSeals, load_part_keys
     from protocols.security.expiry import ExpiryCollector, files_to_watch, watched
     from proxy.drivers.settings import load_drivers

@@ -11,8 +11,8 @@ from hypothesis import settings
 
 TIMES = "FJORD_EXAMPLES"
 """Of the environment: how many times as many examples as are written in the tests; a share of them if it is missing."""
-SHARE = 3
-FEWEST = 10
+SHARE = 6
+FEWEST = 6
 """A test whose author found so few enough draws all of them, unless it says otherwise."""
 Test = TypeVar("Test", bound=Callable[..., object])
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from cluster.demo import processes
-from cluster.demo.processes import Children
+from cluster.demo import parts
+from cluster.demo.parts import Children
 from cluster.service.client.api_token import VARIABLE
 from cluster.spark.java_process import SECRET
 from protocols.child_process import SECRET_VARIABLES, child_environment
@@ -138,6 +138,6 @@ def test_parts_of_the_demonstration_get_no_secrets_but_those_given(
             children.start("two", [], {VARIABLE: ""}, module="showing"),
         ]
         for child in shown:
-            child.process.wait(processes.STOP_SECONDS)
+            child.process.wait(parts.STOP_SECONDS)
         seen = [set(child.log.read_text().split()) & SECRET_VARIABLES for child in shown]
     assert seen == [set(), {VARIABLE}]

@@ -90,8 +90,7 @@ def test_a_query_is_added_with_the_client_of_the_api_only(api):
         "cluster.local.command",
         "cluster.local.query_arguments",
         "protocols.command_line.options",
-        "protocols.text.byte_sizes",
-        "protocols.text.durations",
+        "protocols.text.quantities",
         "protocols.wire",
         "protocols.wire.names",
     }

@@ -1,4 +1,4 @@
-"""What decides does not wait, write or draw: the table in docs/architecture.md, and all modules that say "Pure"."""
+"""What decides does not wait, write or draw: all modules that say "Pure", and classes and functions that do."""
 
 from __future__ import annotations
 
@@ -12,12 +12,6 @@ import pytest
 from tests.test_repository import PACKAGES
 
 ROOT = Path(__file__).parents[1]
-TABLE = re.findall(
-    r"^\| [^|`]+ \| `([\w/]+\.py)` \| `([\w/]+\.py)` \|$",
-    (ROOT / "docs" / "architecture.md").read_text("utf-8"),
-    re.MULTILINE,
-)
-"""Deciders and their shells."""
 WAITING = {
     "asyncio",
     "concurrent",
@@ -49,8 +43,13 @@ OPENING = {"breakpoint", "input", "open", "print"}
 PRESENT = {"now", "today", "utcnow"}
 
 
+def is_marked(node: ast.AST) -> bool:
+    documented = isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
+    return documented and re.search(r"\bPure\b", ast.get_docstring(node) or "") is not None
+
+
 def is_pure(path: Path) -> bool:
-    return re.search(r"\bPure\b", ast.get_docstring(ast.parse(path.read_text("utf-8"))) or "") is not None
+    return is_marked(ast.parse(path.read_text("utf-8")))
 
 
 def all_modules() -> Iterator[str]:
@@ -93,10 +92,6 @@ def impurities(source: str) -> list[str]:
     return found
 
 
-def module(path: str) -> str:
-    return path.removesuffix(".py").replace("/", ".")
-
-
 @pytest.mark.parametrize(
     ("source", "found"),
     [
@@ -119,28 +114,55 @@ def test_what_is_pure_neither_waits_nor_writes_nor_draws(path: str) -> None:
     assert impurities((ROOT / path).read_text("utf-8")) == []
 
 
-def test_many_modules_are_pure() -> None:
+def impurities_of(name: str, source: str) -> list[str]:
+    """What a class or function that says "Pure" does in spite of it, with what its module has imported for others."""
+    tree = ast.parse(source)
+    (node,) = (each for each in tree.body if getattr(each, "name", None) == name)
+    waiting = {
+        each.asname or each.name.partition(".")[0]
+        for statement in at_run_time(tree)
+        if isinstance(statement, ast.Import | ast.ImportFrom)
+        for each in statement.names
+        if (getattr(statement, "module", None) or each.name).partition(".")[0] in WAITING
+    }
+    annotations = {
+        part
+        for each in ast.walk(node)
+        for hint in (getattr(each, "annotation", None), getattr(each, "returns", None))
+        if hint is not None
+        for part in ast.walk(hint)
+    }
+    used = {each.id for each in ast.walk(node) if isinstance(each, ast.Name) and each not in annotations}
+    return [*impurities(ast.unparse(node)), *sorted(f"uses {each}" for each in used & waiting)]
+
+
+MARKED = [
+    (path, node.name)
+    for path in all_modules()
+    if path not in PURE
+    for node in ast.parse((ROOT / path).read_text("utf-8")).body
+    if isinstance(node, ast.ClassDef | ast.FunctionDef) and is_marked(node)
+]
+
+
+@pytest.mark.parametrize(
+    ("source", "found"),
+    [
+        ("import time\n\ndef f():\n    'Pure.'\n    return 1", []),
+        ("import time\n\ndef f():\n    'Pure.'\n    return time.monotonic()", ["uses time"]),
+        ("from pathlib import Path\n\ndef f(at: Path):\n    'Pure.'\n    return at.name", []),
+        ("from pathlib import Path\n\nclass f:\n    'Pure.'\n    def g(self): return Path()", ["uses Path"]),
+    ],
+)
+def test_what_a_marked_definition_uses_of_its_module_is_found(source: str, found: list[str]) -> None:
+    assert impurities_of("f", source) == found
+
+
+@pytest.mark.parametrize(("path", "name"), MARKED)
+def test_what_is_marked_neither_waits_nor_writes_nor_draws(path: str, name: str) -> None:
+    assert impurities_of(name, (ROOT / path).read_text("utf-8")) == []
+
+
+def test_many_modules_are_pure_and_some_definitions_beside_their_shell() -> None:
     assert len(PURE) > 50
-    assert len(TABLE) > 12
-
-
-@pytest.mark.parametrize(("decider", "shell"), TABLE)
-def test_a_shell_carries_out_what_its_decider_decides(decider: str, shell: str) -> None:
-    assert is_pure(ROOT / decider), f"the docstring of {decider} does not say that it is pure"
-    assert not is_pure(ROOT / shell)
-    known = imported((ROOT / shell).read_text("utf-8"))
-    for other, _ in TABLE:  # a decider may pass decisions of another on to its shell
-        if module(other) in known:
-            known |= imported((ROOT / other).read_text("utf-8"))
-    assert module(decider) in known
-
-
-def test_deciders_do_not_know_their_shells() -> None:
-    shells = {module(shell) for _, shell in TABLE}
-    assert {path: known for path in PURE if (known := imported((ROOT / path).read_text("utf-8")) & shells)} == {}
-
-
-def test_every_decider_beside_a_shell_is_in_the_table() -> None:
-    rooms = {Path(shell).parent for _, shell in TABLE}
-    beside = {path for path in PURE if Path(path).parent in rooms}
-    assert beside - {decider for decider, _ in TABLE} == set()
+    assert len(MARKED) > 10

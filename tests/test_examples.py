@@ -13,7 +13,7 @@ from tests.examples import TIMES, seeds, some_of
 @pytest.mark.parametrize(
     ("times", "written", "drawn"),
     [
-        (None, 100, 33), (None, 30, 10), (None, 20, 10), (None, 5, 5), ("1", 100, 100), ("1", 5, 5), ("10", 100, 1_000),
+        (None, 100, 16), (None, 30, 6), (None, 20, 6), (None, 5, 5), ("1", 100, 100), ("1", 5, 5), ("10", 100, 1_000),
         ("0.5", 5, 2), ("0.01", 5, 1),
     ],
 )  # fmt: skip
@@ -30,7 +30,7 @@ def test_a_property_test_is_marked(number: int, request: pytest.FixtureRequest) 
     assert request.node.get_closest_marker("examples")
 
 
-def test_a_property_test_draws_a_third(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_property_test_draws_a_sixth(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(TIMES, raising=False)
     drawn: list[int] = []
 
@@ -42,7 +42,7 @@ def test_a_property_test_draws_a_third(request: pytest.FixtureRequest, monkeypat
     items = [pytest.Function.from_parent(request.node.parent, name=name, callobj=test_drawing) for name in ("a", "b")]
     pytest_collection_modifyitems(request.config, items)
     test_drawing()
-    assert len(drawn) == 20, "a third, although there are two items of one test"
+    assert len(drawn) == 10, "a sixth, although there are two items of one test"
 
 
 def test_tests_with_seeds_have_some_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -54,4 +54,4 @@ def test_tests_with_seeds_have_some_of_them(monkeypatch: pytest.MonkeyPatch) -> 
 
     marks = {mark.name: mark for mark in test.pytestmark}
     assert set(marks) == {"examples", "parametrize"}
-    assert marks["parametrize"].args == ("seed", range(20))
+    assert marks["parametrize"].args == ("seed", range(10))

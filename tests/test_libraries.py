@@ -13,10 +13,8 @@ EVERYDAY = {"test", "tests", "example", "examples", "doc", "docs", "benchmark", 
 """Folders of ours, or of users: a library that has one beside its own is imported in their place."""
 PRIVATE = re.compile(r"^_[^_]|^__.*(?<!__)$")
 REASONED = {
-    "cluster/spark/callback_peers.py": "py4j has no other way to which connections its server takes",
-    "cluster/spark/session.py": "Spark has no other way to its logs and to Hadoop's settings",
-    "cluster/spark/local_files.py": "no setting of Spark's reaches how Hadoop writes local files",
-    "cluster/spark/java_settings.py": "no setting of Spark's reaches threads without a session",
+    "cluster/spark/session.py": "py4j and Spark have no other way to which connections are taken, to logs and to files",
+    "cluster/spark/hosting.py": "no setting of Spark's reaches threads without a session",
     "cluster/language/dialect.py": "sqlglot gives every dialect the comments of Jinja",
     "cluster/language/parsing.py": "a method of our own subclass of sqlglot's parser",
     "protocols/acquisition/merging.py": "another object of the same class",

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from cluster.costs.estimates import NOTHING_MEASURED, UNKNOWN, Estimate, Totals, estimates_of, totals_of
-from cluster.costs.partners import NO_PARTNERS, Partners
 from cluster.costs.prices import SHIPPED, Prices
+from cluster.costs.selectivity import NO_PARTNERS, Partners
 from cluster.expressions.nodes import Expression
 from cluster.operators import Node
 from cluster.plan.explain import tree_of

@@ -1,4 +1,9 @@
-"""What is expected of every node of a plan in its steady state: how many rows, valid for how long, and kept.
+"""What is expected of every node of a plan in its steady state: how many rows, valid for how long, and kept. Pure.
+
+What extents go through, by how many keys their samples have, and how many are linked. Pure arithmetic.
+
+samples of a key   | | | |           an extent changes when one enters or leaves: all of its key are gone through
+of another         |                 once in a batch, and if it is lazy, at each such instant
 
     aggregate AVG(x) by k      a row of each key where its window moves
     `- window of 10m           valid for 10m each
@@ -6,36 +11,120 @@
           `- stream readings   180 rows/s, valid at their own instant
 
 Estimates are averages, for people and for comparing plans. What may not be exceeded is computed elsewhere, from upper
-bounds (cluster/fjord/made_rows.py, cluster/fjord/state_size.py).
+bounds (cluster/fjord/upper_estimates.py, cluster/fjord/upper_estimates.py).
+
+What a plan takes of a processor besides its operators: to send rows to buckets, and to publish answers. Pure.
+
+stream readings -- window --| exchange |-- aggregate -- answers
+                10 rows/s                             20 rows/s
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
-from cluster.costs.extents import NO_KEYS, Keys, compared_lazily, gone_through, keys_of, moves, scattered
-from cluster.costs.partners import NO_PARTNERS, Partners
 from cluster.costs.prices import SHIPPED, Prices
-from cluster.costs.selectivity import keys_joined, share_of_pairs, share_passing
+from cluster.costs.selectivity import NO_PARTNERS, Partners, keys_joined, share_of_pairs, share_passing
 from cluster.costs.work import BATCHES_PER_SECOND, SECOND_US, compared_per_second, work_us
 from cluster.expressions.nodes import Expression
-from cluster.operators import (
-    Aggregate,
-    AntiJoin,
-    Extent,
-    Join,
-    Node,
-    SemiJoin,
-    Source,
-)
-from cluster.operators.characteristics import Characteristics
-from cluster.operators.expected_rows import combinations
+from cluster.operators import Aggregate, AntiJoin, Extent, Filter, Join, Node, Project, SemiJoin, Source, TimeWindow
+from cluster.operators.characteristics import KEYS_ASSUMED, Characteristics, combinations
+from cluster.operators.scalar_expressions import plain_column
 from cluster.operators.walks import from_below
+from cluster.plan.pipelines import is_pipeline, pipelines_of
 from cluster.planning_budget import spend
+
+FEWEST_KEYS = KEYS_ASSUMED // 10
+"""Keys that are assumed where they have not been measured, since more would make lazy extents look cheaper."""
+
+LINKED_ASSUMED = 0.5
+"""The share of samples that go on with the one before, where it has not been measured."""
+
+PRICED_AMONG = 1_000
+"""Prices of what is compared lazily are for so many samples that are kept."""
+
+
+@dataclass(frozen=True, slots=True)
+class SeenKeys:
+    """What is known of the keys of samples.
+
+    Parameters
+    ----------
+    count
+        How many there are, the fewer, the more samples have the same one. It is the reciprocal of the probability that
+        two samples have one key, so that 100 keys of which one has nearly all samples are hardly more than one.
+    linked
+        The share of samples that are coalesced with the one of their key before, of all extents with these keys.
+    """
+
+    count: float
+    linked: float = LINKED_ASSUMED
+
+
+Place = tuple[str, tuple[str, ...]]
+"""A stream, and its columns that are keys."""
+Keys = Mapping[Place, SeenKeys]
+"""By place: as measured."""
+NO_KEYS: Keys = {}
+_ASSUMED = SeenKeys(FEWEST_KEYS)
+
+
+def place_of_keys(extent: Extent) -> Place | None:
+    """Return the stream and its columns by which an extent's samples are coalesced; None if they are computed."""
+    names: list[str] = list(extent.keys)
+    node = extent.input
+    while isinstance(node, Filter | Project | TimeWindow):
+        if isinstance(node, Project):
+            columns = {each.name: plain_column(each.scalar) for each in node.outputs}
+            found = [columns.get(name) for name in names]
+            names = [each for each in found if each is not None]
+            if len(names) < len(found):
+                return None
+        node = node.input
+    return (node.stream, tuple(sorted(set(names)))) if isinstance(node, Source) else None
+
+
+def keys_of(extent: Extent, measured: Keys) -> SeenKeys:
+    """Return what is known of an extent's keys: as measured, else as assumed."""
+    place = place_of_keys(extent)
+    seen = _ASSUMED if place is None else measured.get(place, _ASSUMED)
+    return seen if extent.keys else replace(seen, count=1.0)
+
+
+def changes_of_key(samples: Characteristics, keys: float) -> float:
+    """Return at how many instants of a second a sample of one key enters or leaves: where the window moves, at most."""
+    return SECOND_US * min(2 * samples.rate / keys, 1 / samples.granule)
+
+
+def compared_lazily(samples: Characteristics, keys: float, kept: float) -> float:
+    """Return how many samples there are at the instants of a second at which something changes, key by key."""
+    changes = changes_of_key(samples, keys)
+    return changes * kept if changes else 0.0
+
+
+def scattered(kept: float) -> float:
+    """Return how many times as long it takes to read a sample as among a thousand: those of a key are far apart.
+
+    Measured with up to 60,000 samples: the more there are, the fewer are in a processor's caches.
+    """
+    return math.sqrt(kept / PRICED_AMONG)
+
+
+def moves(samples: Characteristics) -> float:
+    """Return in how many batches of a second the window moves, at most."""
+    return min(SECOND_US / samples.granule, BATCHES_PER_SECOND)
+
+
+def gone_through(samples: Characteristics, keys: float, kept: float) -> float:
+    """Return how many of the samples that are kept are of keys that change in a batch, on average."""
+    between = max(SECOND_US / BATCHES_PER_SECOND, samples.granule)
+    changing = -math.expm1(-2 * samples.rate * between / keys)
+    share = changing * moves(samples) / BATCHES_PER_SECOND
+    return share * kept if share else 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,3 +316,40 @@ def _compared(node: Node, below: Sequence[Characteristics], kept: float) -> floa
 def _condition(node: Join | SemiJoin | AntiJoin) -> tuple[Expression | None, frozenset[str], frozenset[str]]:
     left, right = (frozenset(column.name for column in side.schema) for side in (node.left, node.right))
     return None if node.predicate is None else node.predicate.expression, left, right
+
+
+ANSWERS, EXCHANGE, QUEUE = "Answers", "Exchange", "Queue"
+"""Kinds of work in the table of prices, beside those of nodes: of a plan, of each further stream that it sends, and of
+each node, whose batches wait in queues.
+
+A plan over one stream that keeps state takes hardly more than one that keeps none; with two streams, each waits for the
+watermarks of the other, and all behind them is run twice.
+"""
+
+
+def crossings_of(plan: Node) -> tuple[Node, ...]:
+    """Return the parts of a plan whose rows are sent to buckets; none of a plan that keeps nothing."""
+    return () if is_pipeline(plan) else tuple(node for node, _ in pipelines_of(plan))
+
+
+def answering_us(plan: Node, estimates: Mapping[Node, Estimate], prices: Prices) -> float:
+    """Return the microseconds of a processor in a second; what cannot be estimated is left out.
+
+    Parameters
+    ----------
+    plan
+        The plan, rewritten.
+    estimates
+        Those of its nodes.
+    prices
+        What steps cost.
+    """
+    answers, exchange, crossings = prices.named(ANSWERS), prices.named(EXCHANGE), crossings_of(plan)
+    queued = len(list(from_below(plan))) * prices.named(QUEUE).batch
+    batches = BATCHES_PER_SECOND * (answers.batch + max(len(crossings) - 1, 0) * exchange.batch + queued)
+    sent, answered = (_rows(estimates, nodes) for nodes in (crossings, (plan,)))
+    return batches + sent * exchange.row_in + answered * answers.row_out
+
+
+def _rows(estimates: Mapping[Node, Estimate], nodes: Iterable[Node]) -> float:
+    return sum(estimates[node].rows_per_second or 0.0 for node in nodes)

@@ -2,7 +2,7 @@
 
 Operators take a batch at a time and handle it column by column. So what can be measured is not the price of one hash or
 one append, but that of a batch, of a row in or out, and of what is gone through in each batch; decision 0063 maps these
-to the terms of the thesis (:mod:`cluster.costs.processing`).
+to the terms of the thesis (:mod:`cluster.costs.work`).
 """
 
 from __future__ import annotations

@@ -61,7 +61,7 @@ def demo(
     keep_private()
     if scene is Scene.REPLAN:
         _refuse_options_of_traffic(context, scene)
-        from cluster.demo.replan.scene import run_replan_scene
+        from cluster.demo.replan_scene import run_replan_scene
 
         run_replan_scene(keep)
         return

@@ -13,10 +13,8 @@ import msgspec
 from rich.console import Console
 from rich.live import Live
 
-from cluster.demo.parts import Parts, stage
-from cluster.demo.processes import Children
-from cluster.demo.scenario import GENERATED, TRACE, Scenario
-from cluster.demo.view import DemoState, QueryView, render, row_text, summary_line
+from cluster.demo.parts import Children, Parts, stage
+from cluster.demo.view import GENERATED, TRACE, DemoState, QueryView, Scenario, render, row_text, summary_line
 from cluster.service.client.api_client import ApiClient
 from protocols.errors import FjordError, FrameError
 from protocols.mqtt.link import BrokerAddress, Message, MqttLink, Subscription

@@ -1,11 +1,11 @@
 """Acceptance of a query: whether it can be run at all, and how many rows it makes.
 
-The rows made of one tuple, and in a second, are limited (see :mod:`cluster.fjord.made_rows`). The rows of one tuple are
-known before any tuple has come; those of a second, only once streams have a rate.
+The rows made of one tuple, and in a second, are limited (see :mod:`cluster.fjord.upper_estimates`). The rows of one
+tuple are known before any tuple has come; those of a second, only once streams have a rate.
 
 So are the columns that aggregates keep of each group: merging one takes a processor some :data:`COLUMN_US` in each
 micro-batch, however few rows come, and a micro-batch is as long for all queries. And so are the characters of long
-texts that all queries make (see :mod:`cluster.fjord.made_texts`).
+texts that all queries make (see :mod:`cluster.fjord.long_texts`).
 """
 
 from __future__ import annotations
@@ -16,15 +16,14 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from cluster.costs.partners import NO_SIZES, Sizes
+from cluster.costs.selectivity import NO_SIZES, Sizes
 from cluster.errors import PlanError
 from cluster.fjord.aggregates import partial_columns
-from cluster.fjord.instantiation import operator_of_node, subscribed_operator
-from cluster.fjord.made_rows import NO_RATES, RowFlows, approximate, exact, known_at_rates, rates_text
-from cluster.fjord.made_texts import characters_of, characters_per_second
+from cluster.fjord.long_texts import characters_of, characters_of_answers, characters_per_second
 from cluster.fjord.row_flow import RowFlow
+from cluster.fjord.running_kinds import operator_of_node, subscribed_operator
 from cluster.fjord.scalars import compile_scalar
-from cluster.fjord.text_widths import characters_of_answers
+from cluster.fjord.upper_estimates import NO_RATES, RowFlows, approximate, exact, known_at_rates, rates_text
 from cluster.language.quantities import written
 from cluster.operators import Node
 from cluster.operators.columns import AggregateCall
@@ -32,8 +31,8 @@ from cluster.physical.lowering import lower_alone
 from cluster.physical.nodes import Fragment, OperatorNode, PaneWindow, PhysicalPlan, Subscriber
 from cluster.physical.operations import Exchange, GroupedFilter, Lookup, MergeAggregate, PaneAggregate, Sink
 from cluster.physical.successors import summed
-from cluster.physical.words import describe
-from cluster.plan.completeness import check_completeness
+from cluster.physical.text import describe
+from cluster.plan.demand import check_completeness
 from cluster.planning_budget import spend
 
 ROUND_US = (

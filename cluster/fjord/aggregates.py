@@ -3,7 +3,8 @@
 A partial value is one or more columns. Merging partials of disjoint sets of tuples gives the partial of their union, so
 panes, partitions, proxies and motes can all begin an aggregate that the downstream dataflow finishes. No value is ever
 subtracted: sums of reals stay as exact as one addition after another. They are kept twice, once scaled down by a power
-of two, so that no partial sum can overflow (:mod:`cluster.fjord.scaled_reals`): whether the whole sum does depends on
+of two, so that no partial sum can overflow (:mod:`cluster.fjord.partial_columns`): whether the whole sum does depends
+on
 the tuples, not on how they are cut.
 
 Sums of integers wrap around as their arithmetic does. A result that is not a finite real is NULL.
@@ -11,40 +12,131 @@ Sums of integers wrap around as their arithmetic does. A result that is not a fi
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from fractions import Fraction
 
 import msgspec
 import polars as pl
 
 from cluster.errors import PlanError
-from cluster.fjord import slab_merges
-from cluster.fjord.aggregates_of_values import (
-    count_distinct,
-    distinct_average,
-    distinct_sum,
-    median,
-    mode,
-    percentile,
-    quantile,
-    string_agg,
-)
+from cluster.fjord import partial_columns as merging
 from cluster.fjord.partial_columns import (
+    SCALE,
     Halves,
     PartialColumn,
     argument_of,
     argument_type,
+    between_values,
+    different,
+    mean_of,
+    mean_of_integers,
+    mean_of_reals,
     of_each_row,
+    once,
     partial_column,
     partial_name,
+    scaled,
+    sum_of,
+    wrapped_sums,
 )
 from cluster.fjord.scalars import POLARS_TYPES
-from cluster.fjord.scaled_reals import SCALE, mean_of, mean_of_integers, mean_of_reals, sum_of, wrapped_sums
 from cluster.operators.columns import AggregateCall
 from cluster.scalars.real_values import settled
+from cluster.scalars.texts import LONGEST_TEXT
 from protocols.wire.batches import EXPECTED_COLUMN, MISSING_COLUMN, SAMPLES_COLUMN
 from protocols.wire.programs import Measure
 from protocols.wire.streams import FieldType
+
+
+def of_values(call: AggregateCall, final: Callable[[pl.Expr], pl.Expr]) -> Halves:
+    """The partial of aggregates that need every value: a list of the values."""
+    name = partial_name(call, "values")
+    begun, merged = argument_of(call).drop_nulls(), pl.col(name).explode().drop_nulls()
+    if call.distinct:
+        # Merging keeps each value once, too: a pane grows with its values, not with its micro-batches.
+        begun, merged = begun.unique(maintain_order=True), merged.unique(maintain_order=True)
+    column = PartialColumn(name, pl.List(argument_type(call)), begun.implode().alias(name), merged.implode())
+    return (column,), final(pl.col(name))
+
+
+def median(call: AggregateCall) -> Halves:
+    """The value in the middle, or the mean of the two in the middle."""
+    return of_values(call, between_values(lambda values: values.list.median()))
+
+
+def count_distinct(call: AggregateCall) -> Halves:
+    """The number of different values."""
+    return of_values(call, lambda values: values.list.n_unique())
+
+
+def quantile(call: AggregateCall) -> Halves:
+    """The value at a share of all values, between two of them if need be."""
+    share = 0.5 if call.parameter is None else call.parameter
+    return of_values(
+        call,
+        between_values(lambda values: values.list.agg(pl.element().quantile(share, interpolation="linear"))),
+    )
+
+
+def percentile(call: AggregateCall) -> Halves:
+    """The least value up to which, itself included, at least the share of all values lies."""
+    # A share is the decimal that was written: 0.55 of 100 values are 55, and not what the nearest real makes of it.
+    share = Fraction(repr(0.5 if call.parameter is None else call.parameter))
+
+    def places(counts: pl.Series) -> pl.Series:
+        return pl.Series(counts.name, [max(math.ceil(share * count), 1) - 1 for count in counts], dtype=pl.Int64)
+
+    def at_share(values: pl.Expr) -> pl.Expr:
+        place = values.list.len().map_batches(places, return_dtype=pl.Int64, is_elementwise=True)
+        return values.list.sort().list.get(place, null_on_oob=True)
+
+    return of_values(call, at_share)
+
+
+def mode(call: AggregateCall) -> Halves:
+    """The most frequent value; of equally frequent ones the least."""
+    return of_values(call, lambda values: values.list.eval(pl.element().mode().sort()).list.first())
+
+
+def string_agg(call: AggregateCall) -> Halves:
+    """All texts in their order, with a separator between them; NULL if there is none, and if the result is too long."""
+    if call.joining is msgspec.UNSET:
+        raise PlanError("STRING_AGG needs a separator")
+    joining = call.joining
+
+    def joined(values: pl.Expr) -> pl.Expr:
+        letters = values.list.eval(pl.element().str.len_chars()).list.sum()
+        letters = letters.cast(pl.Int64) + (values.list.len().cast(pl.Int64) - 1) * len(joining.separator)
+        # A text that would be too long is never made.
+        fitting = pl.when((values.list.len() > 0) & (letters <= LONGEST_TEXT)).then(values)
+        return fitting.list.sort(descending=joining.descending).list.join(joining.separator)
+
+    return of_values(call, joined)
+
+
+def distinct_sum(call: AggregateCall) -> Halves:
+    """The sum of the different values."""
+
+    def total(values: pl.Expr) -> pl.Expr:
+        plain = once(values).list.sum()
+        found = plain if call.type is not FieldType.REAL else sum_of(plain, scaled(values).list.sum())
+        return pl.when(values.list.len() > 0).then(found)
+
+    return of_values(call, total)
+
+
+def distinct_average(call: AggregateCall) -> Halves:
+    """The mean of the different values."""
+
+    def mean(values: pl.Expr) -> pl.Expr:
+        sums = once(values).list.sum(), scaled(values).list.sum()
+        count = different(values).list.len().cast(pl.Int64)
+        mean_of_all = mean_of_integers if argument_type(call) is pl.Int64 else mean_of_reals
+        return pl.when(values.list.len() > 0).then(mean_of_all(*sums, count))
+
+    return of_values(call, mean)
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +257,7 @@ def _least(call: AggregateCall) -> Halves:
         argument_of(call).min(),
         lambda partial: partial.min(),
         measure=Measure.MIN,
-        slab=slab_merges.least,
+        slab=merging.least,
     )
     return (column,), pl.col(column.name)
 
@@ -178,7 +270,7 @@ def _greatest(call: AggregateCall) -> Halves:
         argument_of(call).max(),
         lambda partial: partial.max(),
         measure=Measure.MAX,
-        slab=slab_merges.greatest,
+        slab=merging.greatest,
     )
     return (column,), pl.col(column.name)
 
@@ -202,14 +294,14 @@ def _variance(call: AggregateCall, *, of_all: bool = False) -> Halves:
             pl.Int64,
             value.count().cast(pl.Int64).alias(count),
             n.sum().alias(count),
-            slab=slab_merges.added(count),
+            slab=merging.added(count),
         ),
         PartialColumn(
             mean,
             pl.Float64,
             pl.when(value.count() > 0).then(begun).otherwise(0.0).alias(mean),
             pl.when(n.sum() > 0).then(total).otherwise(0.0).alias(mean),
-            slab=slab_merges.mean(count, mean),
+            slab=merging.mean(count, mean),
             quick=value.mean().fill_null(0.0).alias(mean),
         ),
         PartialColumn(
@@ -217,7 +309,7 @@ def _variance(call: AggregateCall, *, of_all: bool = False) -> Halves:
             pl.Float64,
             ((value - begun) ** 2).sum().alias(squares),
             pl.when(n.sum() > 0).then(s.sum() + apart.sum()).otherwise(0.0).alias(squares),
-            slab=slab_merges.squares(count, mean, squares),
+            slab=merging.squares(count, mean, squares),
             quick=(value.var(ddof=0) * value.count()).fill_null(0.0).alias(squares),
         ),
     )
@@ -269,7 +361,10 @@ def _at_extreme(
 
     begin = pick(compared, value)
     merge = pick(pl.col(stamp_name), pl.col(value_name))
-    slabs = slab_merges.stamp_of(stamp_name, first=first), slab_merges.value_at(stamp_name, value_name, first=first)
+    slabs = (
+        merging.stamp_of(stamp_name, first=first),
+        merging.value_at(stamp_name, value_name, first=first),
+    )
     columns = (
         PartialColumn(stamp_name, kind, begin[0], merge[0], slab=slabs[0]),
         PartialColumn(value_name, argument_type(call), begin[1], merge[1], slab=slabs[1]),

@@ -20,13 +20,13 @@ from typing import Protocol
 
 import polars as pl
 
+from cluster.fjord.answers import HostOutput
 from cluster.fjord.at_work import LOADING, NOW
-from cluster.fjord.bucket_state import HEADING, Heading, Store, Versions, read_heading, write_heading
-from cluster.fjord.collecting import HostOutput
-from cluster.fjord.control import MicroBatchControl
 from cluster.fjord.counters import CounterReports, Counters, Totals
+from cluster.fjord.exchange import MicroBatchControl
 from cluster.fjord.hosted_fragment import HostedFragment
 from cluster.fjord.lookup_tables import Tables
+from cluster.fjord.saved_state import HEADING, Heading, Store, Versions, read_heading, write_heading
 from cluster.physical.nodes import Fragment
 
 KEPT_BUCKETS = 64

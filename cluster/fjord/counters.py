@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 import msgspec
 
-from cluster.fjord.graph import RunningOperator
+from cluster.fjord.dataflow import RunningOperator
 from cluster.physical.nodes import Fragment, PhysicalPlan, Shed, Work
 from cluster.physical.operations import KeptExtent, Sample
 

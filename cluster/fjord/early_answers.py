@@ -1,4 +1,4 @@
-"""Early answers: what queries with EMIT EARLY are given of a fragment, and what of it is still open.
+"""Early answers: what queries with EMIT EARLY are given of a fragment as soon as its beginning is certain.
 
 After each micro-batch all snapshots before the frontier have been given out. What comes then is compared with that:
 
@@ -9,6 +9,17 @@ After each micro-batch all snapshots before the frontier have been given out. Wh
 
 So what is kept is the frontier and the rows that are open. An open row whose end is its last known instant is closed by
 the absence of a row that goes on.
+
+What a fragment knows already although it may not flow yet: rows that have begun, and whose end is not known.
+
+    ROWS 3     a |--------------)        d has come: the end of a is known, and a flows.
+               b      |------------...   b, c and d have begun, and stay valid at least up to the frontier, before
+               c         |---------...   which all tuples are known. Rows flow when they are final; but what begins
+               d              |----...   before the frontier, and up to there, is certain now.
+                             frontier
+
+The rows that flow, and the state of the operators, stay as they are. After each micro-batch a copy of every operator
+that holds such rows back, and of those above, is given the operator's state, and what is ahead of its inputs.
 """
 
 from __future__ import annotations
@@ -17,11 +28,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import polars as pl
+from msgspec.structs import replace
 
-from cluster.fjord.batch import ALWAYS, END, START, Batch
-from cluster.fjord.kinds import CLOSES, CUT, OPEN, ROW, UNTIL, based
+from cluster.fjord.answer_kinds import CLOSES, CUT, OPEN, ROW, UNTIL, based
+from cluster.fjord.answers import Answers
+from cluster.fjord.batch import ALWAYS, END, NEVER, START, Batch
+from cluster.fjord.dataflow import RunningOperator
+from cluster.fjord.lookup_tables import Tables
 from cluster.fjord.operator import State
 from cluster.fjord.operators.ordered_output import number_of, table_of
+from cluster.fjord.running_kinds import operator_of_node
+from cluster.physical.nodes import Fragment, OperatorNode
+from cluster.physical.operations import Held
 from cluster.plan.epoch import name_of
 
 _BEGAN, _PLACE, _NUMBER, _GOES_ON = "fjord_began", "fjord_place", "fjord_number", "fjord_goes_on"
@@ -179,3 +197,195 @@ def frontier_state_of(given: Given) -> State:
 def with_frontier(given: Given, state: State) -> Given:
     """Return what has been given out, with a frontier that was saved alone; it may be older, and only goes forward."""
     return Given(max(given.frontier_us, number_of(state, "frontier_us")), given.open)
+
+
+class LookAhead:
+    """The operators of a fragment that are late, and their copies.
+
+    Parameters
+    ----------
+    fragment
+        The fragment.
+    running
+        Its operators behind the exchanges, by id of their node.
+    crossing
+        By exchange: no rows, with the columns that cross it.
+    tables
+        The tables of lookups.
+    """
+
+    def __init__(
+        self,
+        fragment: Fragment,
+        running: Mapping[str, RunningOperator],
+        crossing: Mapping[str, pl.DataFrame],
+        tables: Tables | None,
+    ) -> None:
+        self._running = running
+        self._crossing = crossing
+        self._late = fragment.late_nodes
+        self._top = fragment.sink.inputs[0]
+        self._copies = {each.id: operator_of_node(each, fragment, tables) for each in self._late}
+
+    def known(self, frontier_us: int) -> Batch | None:
+        """Return the rows of the fragment that begin before its watermark and have not flowed yet, cut there.
+
+        Rows that end at the watermark last at least until then. None if that is not known now: an operator fails, or
+        cannot read a relation. Once the rows flow, the query has the error, or its answer.
+
+        Parameters
+        ----------
+        frontier_us
+            All tuples stamped before this instant have come.
+        """
+        found: dict[str, Batch] = {}
+        try:
+            states = {node.id: self._running[node.id].operator.save() for node in self._late}
+            if not any(map(_holds, states.values())):
+                return self._nothing(self._top, frontier_us)
+            for node in self._late:
+                batch = self._ahead(node, states[node.id], found, frontier_us)
+                if batch is None:
+                    return None
+                found[node.id] = batch
+        except Exception:  # noqa: BLE001 - whatever it is, it is reported once the rows flow
+            return None
+        return found[self._top]
+
+    def _ahead(self, node: OperatorNode, state: State, found: Mapping[str, Batch], frontier_us: int) -> Batch | None:
+        inputs = [found.get(each) or self._nothing(each, frontier_us) for each in node.inputs]
+        known = [each for each in inputs if each is not None]
+        if len(known) < len(inputs):
+            return None
+        # One input may be known further than the other.
+        until_us = min(each.watermark_us for each in known)
+        operator = self._copies[node.id]
+        operator.restore(state)
+        batch = operator.ahead(until_us, [_cut(each.rows, until_us) for each in known])
+        if operator.warning is not None:
+            return None
+        return Batch(_cut(batch.rows, batch.watermark_us), batch.watermark_us)
+
+    def _nothing(self, node: str, frontier_us: int) -> Batch | None:
+        """Return the batch of a node that holds nothing back: all rows that begin before its watermark have flowed."""
+        if node in self._crossing:
+            return Batch(self._crossing[node], frontier_us)
+        running = self._running[node]
+        return None if running.empty is None else Batch(running.empty, min(frontier_us, running.emitted.watermark_us))
+
+
+def _holds(state: State) -> bool:
+    return any(isinstance(value, pl.DataFrame) and value.height > 0 for value in state.values())
+
+
+def _cut(rows: pl.DataFrame, until_us: int) -> pl.DataFrame:
+    """Return the rows that begin before an instant, with their ends no later."""
+    if not rows.height:
+        return rows
+    begun = rows.filter(pl.col(START) < until_us)
+    return begun.with_columns(pl.min_horizontal(END, pl.lit(until_us, pl.Int64)).alias(END))
+
+
+_NO_ANSWERS = pl.DataFrame(
+    schema={"query": pl.String, START: pl.Int64, END: pl.Int64, "kind": pl.String, "row": pl.String, "key": pl.String}
+)
+
+
+def early_part(fragment: Fragment) -> Fragment | None:
+    """Return a fragment with only those subscribers that are given rows before they flow; None if there are none.
+
+    Where every row flows once its beginning is certain, there is nothing to be given out before.
+    """
+    early = tuple(each for each in fragment.subscribers if each.early)
+    return replace(fragment, subscribers=early) if early and fragment.late_nodes else None
+
+
+class EarlyQueries:
+    """What they are given, micro-batch by micro-batch, and what has been given out to them.
+
+    Parameters
+    ----------
+    fragment
+        The fragment, with these subscribers only: see :func:`early_part`.
+    answers
+        Their answers, with keys and identities.
+    running
+        Its operators behind the exchanges, by id of their node.
+    crossing
+        By exchange: no rows, with the columns that cross it.
+    tables
+        The tables of lookups.
+    """
+
+    def __init__(
+        self,
+        fragment: Fragment,
+        answers: Answers,
+        running: Mapping[str, RunningOperator],
+        crossing: Mapping[str, pl.DataFrame],
+        tables: Tables | None,
+    ) -> None:
+        self.name = f"{fragment.identity} Early"
+        """The state entry of what has been given out."""
+        self.frontier_name = f"{fragment.identity} Frontier"
+        """The state entry of a frontier that has moved since then: with it, open rows are not written again."""
+        self.answers = answers
+        self._rows_moved = self._frontier_moved = False
+        self._fragment = fragment
+        self._look_ahead = LookAhead(fragment, running, crossing, tables)
+        self._began = {each.identity: each.visible_from for each in fragment.subscribers}
+        self._cut = any(isinstance(each.operation, Held) for each in fragment.nodes)
+        self._given: Given = NOTHING_GIVEN
+
+    def answer(self, final: list[pl.DataFrame], watermarks_us: Mapping[str, int], *, failed: bool) -> pl.DataFrame:
+        """Return what is given out after a micro-batch: rows, open rows, and ends of open rows, by identities.
+
+        Parameters
+        ----------
+        final
+            The fragment's rows that have flowed.
+        watermarks_us
+            By exchange: no later row starts before this instant.
+        failed
+            True if operators of the fragment have failed: what they know is not certain.
+        """
+        found = self._own(final)
+        ahead = None if failed else self._ahead(watermarks_us)
+        before = self._given
+        answers, self._given = given_out(before, found, ahead, cut=self._cut)
+        self._rows_moved = bool(answers["kind"].str.contains(f"^({OPEN}|{CLOSES})").any())
+        # A frontier that has moved over nothing need not be saved: from the old one on, there is nothing new either.
+        self._frontier_moved = (
+            answers.height > 0
+            or found.height > 0
+            or (self._given.open.height > 0 and self._given.frontier_us != before.frontier_us)
+        )
+        return answers
+
+    def save(self) -> State:
+        """Return what has been given out."""
+        return state_of(self._given, self._began)
+
+    def changes(self, *, everything: bool) -> dict[str, State]:
+        """Return the state entries that the last micro-batch has changed; all of what they hold with `everything`."""
+        if everything or self._rows_moved:
+            return {self.name: self.save()}
+        return {self.frontier_name: frontier_state_of(self._given)} if self._frontier_moved else {}
+
+    def restore(self, state: State | None, frontier: State | None = None) -> None:
+        """Restore what was given out, for the queries there are now; None for an entry that was never written."""
+        given = NOTHING_GIVEN if state is None else given_of(state, self._began)
+        self._given = given if frontier is None else with_frontier(given, frontier)
+
+    def _ahead(self, watermarks_us: Mapping[str, int]) -> Batch | None:
+        reached = [watermarks_us.get(each.id, ALWAYS) for each in self._fragment.exchanges]
+        frontier_us = min(reached)
+        if frontier_us <= max(self._given.frontier_us, ALWAYS):
+            return None
+        if frontier_us >= NEVER:
+            return Batch(_NO_ANSWERS, NEVER)  # the streams have ended, and everything has flowed
+        known = self._look_ahead.known(frontier_us)
+        return None if known is None else Batch(self._own([known.rows]), known.watermark_us)
+
+    def _own(self, rows: list[pl.DataFrame]) -> pl.DataFrame:
+        return pl.concat([_NO_ANSWERS, *(each for piece in rows if piece.height for each in self.answers.of(piece))])

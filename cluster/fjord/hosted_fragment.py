@@ -8,22 +8,20 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 import polars as pl
 from msgspec.structs import replace
 
+from cluster.fjord.answer_kinds import Lacking, Span, Unnamed, united
 from cluster.fjord.answers import Answers, Failures
 from cluster.fjord.batch import START, Batch
-from cluster.fjord.bucket_state import Store, without_dropped_groups
-from cluster.fjord.control import MicroBatchControl
 from cluster.fjord.counters import Counters, counters_of, since
-from cluster.fjord.early_queries import EarlyQueries, early_part
-from cluster.fjord.graph import Dataflow, RunningOperator
-from cluster.fjord.instantiation import add_behind, empty_crossing
-from cluster.fjord.lacking_answers import Lacking, Span, Unnamed, united
+from cluster.fjord.dataflow import Dataflow, PushQueue, RunningOperator
+from cluster.fjord.early_answers import EarlyQueries, early_part
+from cluster.fjord.exchange import MicroBatchControl
 from cluster.fjord.lookup_tables import Tables
 from cluster.fjord.operator import State
-from cluster.fjord.queues import PushQueue
-from cluster.fjord.saved_state import pack_state, unpack_state
+from cluster.fjord.running_kinds import add_behind, empty_crossing
+from cluster.fjord.saved_state import Store, pack_state, unpack_state, without_dropped_groups
 from cluster.fjord.waiting_answers import WaitingAnswers, hands_over
 from cluster.physical.nodes import Fragment
-from protocols.text.byte_sizes import format_byte_size
+from protocols.text.quantities import format_byte_size
 
 
 def too_much_state(size: int, most: int) -> str:

@@ -65,7 +65,7 @@ class Operator(ABC):
         Parameters
         ----------
         port
-            The input on which `batch` arrived. :mod:`cluster.fjord.contract` describes the guarantees of batches: rows
+            The input on which `batch` arrived. :mod:`cluster.fjord.dataflow` describes the guarantees of batches: rows
             sorted by start within a batch, none before a watermark announced earlier, none with an empty interval, a
             watermark that never goes back; and no order from batch to batch.
         batch
@@ -81,7 +81,7 @@ class Operator(ABC):
     def ahead(self, frontier_us: int, inputs: Sequence[pl.DataFrame]) -> Batch:
         """Return the rows that are certain to begin before an instant, although they are not final.
 
-        It changes the state: only a copy of an operator looks ahead (:mod:`cluster.fjord.look_ahead`).
+        It changes the state: only a copy of an operator looks ahead (:mod:`cluster.fjord.early_answers`).
 
         Parameters
         ----------

@@ -1,10 +1,18 @@
-"""The rows that searches for a pattern read, by partition, and which variables each of them alone could be.
+"""The rows that searches for a pattern read, by partition, and whether one can find a match at all.
 
     partition of sensor a     r0 r1 | r2 r3 r4         before the bar: rows that only PREV of later rows may read
                                       |  `- the search from r2 has read up to here
 
 All rows lie in one table, in no order. A partition has the places of its own in the order of stamps, and of columns
 where stamps are equal. Rows have a number in their partition, from 0 on, that never changes while they are kept.
+
+Whether a search can find a match at all, judged by which variables each row alone could be.
+
+    PATTERN (A+ B* C{2})     rows  a b a c b a c      from the first row on: an A, and two of C behind it, so perhaps
+                                   A     C     C      from the second c on: no A, so no match, without a step
+
+A match has the least number of rows of each element, in order, before the deadline. If the rows up to there have not,
+whatever else the conditions say, there is none.
 """
 
 from __future__ import annotations
@@ -17,7 +25,7 @@ import numpy as np
 import polars as pl
 
 from cluster.fjord.batch import NEVER, START
-from cluster.fjord.pattern_reserve import Reserve
+from cluster.fjord.row_automaton import Reserve
 from cluster.fjord.row_order import comparable
 from cluster.fjord.scalars import compile_scalar
 
@@ -272,3 +280,56 @@ class PatternRows:
             for *values, spent, before_us in reserves.select(*self._keys, SPENT, START).iter_rows():
                 self._partition(tuple(values)).reserve = Reserve(spent, before_us)
         return found
+
+
+class PatternOutlook:
+    """The rows that every match has.
+
+    Parameters
+    ----------
+    pattern
+        The pattern.
+    variables
+        Its variables, in the order of their bits.
+    """
+
+    def __init__(self, pattern: RowPattern, variables: tuple[str, ...]) -> None:
+        self._most_rows = pattern.most_rows
+        self._needed = [
+            (1 << variables.index(element.variable), element.least) for element in pattern.elements if element.least
+        ]
+
+    def complete(self, partition: Partition, start: int, deadline_us: int, watermark_us: int) -> bool | None:
+        """Return whether the rows from one on have what every match needs, in order and in time.
+
+        Parameters
+        ----------
+        partition, start
+            The row.
+        deadline_us
+            The first instant that is too late.
+        watermark_us
+            The rows before it are known, and no others.
+
+        Returns
+        -------
+        bool or None
+            None while that depends on rows to come. Otherwise no later row changes it.
+        """
+        last = self._last_needed(partition, start)
+        most = self._most_rows
+        if last is not None:
+            return partition.stamp(last) < deadline_us and (most is None or last < start + most)
+        known = watermark_us >= deadline_us or (most is not None and partition.end >= start + most)
+        return False if known else None
+
+    def _last_needed(self, partition: Partition, start: int) -> int | None:
+        """Return the earliest row that can be the last one needed; None if none is known."""
+        last = start - 1
+        for bit, least in self._needed:
+            rows = partition.fitting[bit]
+            place = bisect_left(rows, last + 1) + least - 1
+            if place >= len(rows):
+                return None
+            last = rows[place]
+        return last

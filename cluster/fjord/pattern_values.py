@@ -8,8 +8,7 @@ import polars as pl
 
 from cluster.expressions.walks import columns_read
 from cluster.fjord.aggregates import partial_columns, split_aggregate
-from cluster.fjord.scalar_programs import program_of
-from cluster.fjord.scalars import POLARS_TYPES, compile_scalar
+from cluster.fjord.scalars import POLARS_TYPES, compile_scalar, program_of
 from cluster.operators.scalar_expressions import plain_column
 
 if TYPE_CHECKING:

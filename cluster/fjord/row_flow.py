@@ -1,7 +1,7 @@
 """The rows of a part of a plan, as amounts, and what operators of many kinds do to them.
 
-Made with the assumptions of :mod:`cluster.fjord.made_rows`, which asks each kind of operator for its rows. What only
-one kind does stands with its operator (``cluster/fjord/operators``).
+Made with the assumptions of :mod:`cluster.fjord.upper_estimates`, which asks each kind of operator for its rows. What
+only one kind does stands with its operator (``cluster/fjord/operators``).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What is true of an operation where it runs: its operator, the rows that it makes, and those that it keeps.
 
-    kind of a physical node     cluster/operators/granularity.py          plain data, stored in plan files
-    operator                    cluster/fjord/operators/granularity.py    state and one method
+kind of a physical node     cluster/operators/time_window.py          plain data, stored in plan files
+    operator                    cluster/fjord/operators/time_window.py    state and one method
     running kind                beside the operator                       how the one becomes the other, what that costs
 
 There is one running kind for each kind of operation (:mod:`cluster.fjord.running_kinds`). What has no safe answer is
@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Generic, NoReturn, Protocol, TypeVar
 
-from cluster.costs.partners import Sizes
+from cluster.costs.selectivity import Sizes
 from cluster.fjord.lookup_tables import Tables
 from cluster.fjord.operator import Operator
 from cluster.fjord.operators.origins import WithoutOrigins
@@ -97,7 +97,7 @@ class InputFlows:
 
 
 class StateEstimate(Protocol):
-    """The estimate of a fragment's state, as far as it has come (:mod:`cluster.fjord.state_size`)."""
+    """The estimate of a fragment's state, as far as it has come (:mod:`cluster.fjord.upper_estimates`)."""
 
     @property
     def fragment(self) -> Fragment:

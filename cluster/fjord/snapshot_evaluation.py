@@ -7,18 +7,19 @@ from collections.abc import Mapping, Sequence
 import polars as pl
 
 from cluster.fjord.batch import END, NEVER, START, Batch
-from cluster.fjord.instantiation import operator_of
 from cluster.fjord.lookup_tables import LookupTable
 from cluster.fjord.operator import Operator
 from cluster.fjord.operators.aggregation import MergeAggregate
 from cluster.fjord.operators.lookup import Lookup as LookupOperator
 from cluster.fjord.operators.partial_aggregation import PartialAggregate
+from cluster.fjord.running_kinds import operator_of
 from cluster.fjord.scalars import compile_scalar
 from cluster.operators import Aggregate, Filter, Lookup, Node, Project, Relation
 from cluster.physical.rules.operations import operation_of
 
 Scans = Mapping[Relation, pl.LazyFrame]
 """Access to each relation of a plan."""
+
 
 ANY_INSTANT_US = 0
 """Relations do not change while a plan is evaluated: all its rows are valid from the same instant, for ever."""

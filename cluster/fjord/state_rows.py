@@ -1,4 +1,4 @@
-"""The rows that an operator keeps, and the bytes that they take, as :mod:`cluster.fjord.state_size` estimates them."""
+"""The rows that an operator keeps, and their bytes, as :mod:`cluster.fjord.upper_estimates` estimates them."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from cluster.operators.columns import AggregateCall, Column, Schema
 from protocols.wire.streams import FieldType
 
 BYTES_OF_INTERVAL = 16
+
+
 BYTES_PER_VALUE = {FieldType.TEXT: 32}
 """Bytes of a value; 8 for types that are missing."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -9,18 +10,17 @@ from types import MappingProxyType
 
 import polars as pl
 
+from cluster.fjord.answer_kinds import Span, united
+from cluster.fjord.answers import Answers, Failures, HostOutput
 from cluster.fjord.at_work import NOW
 from cluster.fjord.batch import START, Batch
-from cluster.fjord.counters import Counters, counters_of, scan_owner
-from cluster.fjord.graph import Dataflow, RunningOperator
-from cluster.fjord.instantiation import operator_of, subscribed_operator
-from cluster.fjord.lacking_answers import Span, united
+from cluster.fjord.counters import CounterReports, Counters, Totals, counters_of, scan_owner
+from cluster.fjord.dataflow import Dataflow, PullQueue, PushQueue, RunningOperator
 from cluster.fjord.lookup_tables import Tables
 from cluster.fjord.operators.device_aggregates import DeviceAggregates, device_aggregate_columns
-from cluster.fjord.operators.grouped_filter import GroupedFilter
-from cluster.fjord.queues import PullQueue, PushQueue
-from cluster.fjord.scan_conditions import wanted_rows
-from cluster.fjord.stream_scan import StreamScan
+from cluster.fjord.operators.filtering import GroupedFilter
+from cluster.fjord.running_kinds import operator_of, subscribed_operator
+from cluster.fjord.stream_scan import StreamScan, wanted_rows
 from cluster.operators import TableLookup
 from cluster.operators.source import History
 from cluster.physical.nodes import Fragment, OperatorNode
@@ -280,3 +280,39 @@ def _once(produce: Callable[[], Batch]) -> Callable[[], Batch | None]:
     """Return the function that a scan's pull queue calls: one batch, then nothing."""
     pending = [produce]
     return lambda: pending.pop()() if pending else None
+
+
+class StatelessHost:
+    """Runs the fragments without state; between micro-batches it keeps nothing on which an answer depends.
+
+    Parameters
+    ----------
+    fragments
+        The fragments of the plan.
+    clock
+        A monotonic clock in seconds, for the frequency of repeated errors and reported counters.
+    """
+
+    def __init__(self, fragments: Iterable[Fragment], *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._answers = {each.identity: Answers(each, clock=clock) for each in fragments}
+        self._reports = CounterReports(clock)
+
+    def process(self, dataflow: UpstreamDataflow, at_us: int) -> HostOutput:
+        """Run one part of a micro-batch; errors get the instant `at_us`."""
+        found = [answer for emitted in dataflow.run() for answer in self._rows_of(emitted)]
+        self._reports.add(dataflow.counters)
+        for answers in self._answers.values():
+            failed = Failures(dataflow.failures, dataflow.lost_us)
+            found.extend(answers.errors(Failures({}, {}), failed, bucket=0, buckets=1, at_us=at_us))
+        return HostOutput(found, self._reports.report() if self._reports.due else {})
+
+    def _rows_of(self, emitted: Emitted) -> list[pl.DataFrame]:
+        if emitted.rows is None or not emitted.rows.height:
+            return []
+        fragment, rows = emitted.fragment.identity, emitted.rows.height
+        NOW.begin(fragment)
+        began = time.process_time()
+        found = list(self._answers[fragment].of(emitted.rows))
+        did = Totals(fragment, transitions=1, rows_in=rows, rows_out=rows, seconds=time.process_time() - began)
+        self._reports.add({emitted.end.id: did})
+        return found

@@ -1,6 +1,6 @@
 """Calls of functions of users in this process: with columns, batch by batch, each in a process of its own.
 
-a call fails          its operator fails, which is an error of the queries that call it (cluster/fjord/graph.py)
+a call fails          its operator fails, which is an error of the queries that call it (cluster/fjord/dataflow.py)
 a process has died    a later call starts another
 no plan calls it      its process is ended (:meth:`FunctionCalls.follow`); in a process that is asked nothing more,
                       where no plan is followed, after a while (:meth:`FunctionCalls.end_idle`)

@@ -19,9 +19,16 @@ from protocols.wire.batches import (
     measure_column,
     wire_fields,
 )
-from protocols.wire.column_matching import ColumnMatch, match_columns
 from protocols.wire.packed_batches import NEVER_NULL, BufferLayout, PackedBatch, read_description
-from protocols.wire.streams import RESERVED_PREFIX, Field, FieldName, FieldType, StreamSchema
+from protocols.wire.streams import (
+    RESERVED_PREFIX,
+    ColumnMatch,
+    Field,
+    FieldName,
+    FieldType,
+    StreamSchema,
+    match_columns,
+)
 
 Header = tuple[tuple[str, FieldType, str], ...]
 """Name, type and unit of each column of a batch."""

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 from protocols.errors import FrameError
 from protocols.wire.catalog import StreamOffer
-from protocols.wire.column_matching import match_columns
-from protocols.wire.streams import FieldName, StreamSchema
+from protocols.wire.streams import FieldName, StreamSchema, match_columns
 
 MOST_OFFERS = 65_536
 """Of all proxies; more are rejected."""

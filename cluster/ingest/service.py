@@ -12,19 +12,16 @@ from pathlib import Path
 from typing import Protocol
 
 from cluster.errors import StorageError, UnwritableError
-from cluster.ingest.absences import Absences
 from cluster.ingest.offers import Declaration, Offers
-from cluster.ingest.proxy_clocks import ProxyClocks, not_after
-from cluster.ingest.proxy_reports import ProxyReports, check_proxy
+from cluster.ingest.proxy_reports import Absences, ProxyClocks, ProxyReports, check_proxy, not_after
 from cluster.ingest.writer import StreamWriter
 from cluster.storage.budgets import UNBOUNDED, Budget, Passed
 from cluster.storage.compaction import Compaction
 from cluster.storage.damaged_tables import Damage
-from cluster.storage.dropped_streams import DroppedStreams
 from cluster.storage.stream_retention import StreamRetention
 from cluster.storage.stream_tables import StreamTable, open_stream_tables
 from cluster.storage.synced_files import Troubles
-from cluster.storage.table_folders import folder_of, stream_of
+from cluster.storage.table_folders import DroppedStreams, folder_of, stream_of
 from protocols.errors import FrameError, ProtocolError
 from protocols.event_log import SparingLog, get_logger
 from protocols.mqtt.link import LinkError, Message, Subscription

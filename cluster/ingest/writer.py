@@ -14,15 +14,19 @@ from cluster.ingest.batch_reception import (
     ADMITTED,
     AcknowledgeNow,
     BatchReception,
+    Commit,
+    CommitCycle,
     CommitSoon,
     Decision,
     GiveUpLost,
+    Lane,
     LeaveOutLate,
     LeaveToProxy,
     RefuseCopy,
     Reject,
+    ToAcknowledge,
+    Waiting,
 )
-from cluster.ingest.commit_cycle import Commit, CommitCycle, Lane, ToAcknowledge, Waiting
 from cluster.storage.appending import OutcomeUnknownError
 from cluster.storage.stream_tables import StreamTable
 from cluster.storage.synced_files import Troubles

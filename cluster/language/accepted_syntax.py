@@ -17,19 +17,53 @@ from typing import TYPE_CHECKING, Any
 from sqlglot import exp
 
 from cluster.expressions.called_functions import FUNCTIONS, JsonValue, RegexExtract, RegexReplace
-from cluster.language import row_pattern_syntax, syntax, validity_syntax
-from cluster.language.expressions import ARITHMETIC, COMPARISONS, DISTINCTIONS
+from cluster.expressions.timestamps import UNITS
+from cluster.language import syntax
+from cluster.language.expressions import ARITHMETIC, ARROWS, COMPARISONS, DISTINCTIONS, OF_PATHS
 from cluster.language.functions import AGGREGATES, RANKED
-from cluster.language.json_checks import ARROWS, OF_PATHS
-from cluster.language.pattern_checks import OF_PATTERNS
+from cluster.language.patterns import OF_PATTERNS
 from cluster.language.quantities import CALENDAR_UNITS, DURATION_UNITS, FREQUENCY_UNITS
 from cluster.language.stream_item import ITEM_CLAUSES, Changes, StreamItem
-from cluster.language.time_syntax import TIME_EXPRESSIONS, time_syntax
-from cluster.language.type_words import COLUMN_TYPES, FORMER_COLUMN_TYPES
+from cluster.language.time_functions import EPOCH, PARTS, TIME_FUNCTIONS
+from cluster.language.typing_rules import COLUMN_TYPES, FORMER_COLUMN_TYPES
 from cluster.scalars.scalar_function import Family
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
+
+TIME_EXPRESSIONS: tuple[type[exp.Expr], ...] = (
+    *(syntax.TimeFunction, syntax.TimestampLiteral, syntax.IntervalLiteral, exp.Extract, exp.AtTimeZone),
+    *(syntax.Now, exp.CurrentTimestamp),
+)
+"""Classes of expressions that are nothing else."""
+
+
+def time_syntax(
+    *, computed: Kinds, identifier: Kinds, text: str, number: str
+) -> Mapping[type[exp.Expr], Mapping[str, Kinds]]:
+    """Return for every class of node and every argument that is read the accepted kinds of value.
+
+    Parameters
+    ----------
+    computed, identifier, text, number
+        Kinds of value: those of what is no constant, of a name, of a text and of a number.
+    """
+    var = frozenset(("Var",))
+    return {
+        syntax.Stamp: {"this": identifier, "table": identifier},
+        syntax.TimeFunction: {"this": frozenset(TIME_FUNCTIONS), "expressions": computed | {text, number}},
+        syntax.TimestampLiteral: {"this": frozenset((text,))},
+        syntax.IntervalLiteral: {"this": frozenset((text, number)), "unit": var, "until": var},
+        syntax.Now: {},
+        exp.CurrentTimestamp: {},
+        exp.Extract: {"this": var, "expression": computed},
+        exp.Floor: {"to": var},
+        exp.Ceil: {"to": var},
+        exp.AtTimeZone: {"this": computed, "zone": frozenset((text,))},
+        exp.DataType: {"this": frozenset(("TIMESTAMP",))},
+        exp.Var: {"this": frozenset((*PARTS, *UNITS, EPOCH))},
+    }
+
 
 Kinds = frozenset[str]
 Triple = tuple[str, str, str]
@@ -47,7 +81,7 @@ CONDITIONS = (
     *(exp.And, exp.Or, exp.Not, exp.Is, exp.In, exp.Between, exp.Like, exp.ILike, exp.SimilarTo, exp.Escape),
     exp.Exists,
     *DISTINCTIONS,
-    *(syntax.Match, syntax.FoldedMatch, validity_syntax.IntervalRelation, validity_syntax.NearlyEqual),
+    *(syntax.Match, syntax.FoldedMatch, syntax.IntervalRelation, syntax.NearlyEqual),
 )
 
 
@@ -320,7 +354,7 @@ DECLARATION_SYNTAX: Mapping[type[exp.Expr], Mapping[str, Kinds]] = {
 
 ROW_PATTERN_SYNTAX: Mapping[type[exp.Expr], Mapping[str, Kinds]] = {
     StreamItem: {"this": _kinds("RowPatternClause")},
-    row_pattern_syntax.RowPatternClause: {
+    syntax.RowPatternClause: {
         "this": _STREAM,
         "partition": _kinds(COLUMN),
         "order": _IDENTIFIER,
@@ -332,13 +366,13 @@ ROW_PATTERN_SYNTAX: Mapping[type[exp.Expr], Mapping[str, Kinds]] = {
         "interval": _kinds(TRUE),
         "definitions": _kinds("VariableDefinition"),
     },
-    row_pattern_syntax.SkipClause: {
+    syntax.SkipClause: {
         "kind": _kinds("PAST LAST ROW", "TO NEXT ROW", "TO FIRST", "TO LAST", "TO"),
         "this": _IDENTIFIER,
     },
-    row_pattern_syntax.PatternText: {"expressions": _IDENTIFIER},
-    row_pattern_syntax.VariableDefinition: {"this": _IDENTIFIER, "expression": TRUTHS},
-    row_pattern_syntax.Navigation: {
+    syntax.PatternText: {"expressions": _IDENTIFIER},
+    syntax.VariableDefinition: {"this": _IDENTIFIER, "expression": TRUTHS},
+    syntax.Navigation: {
         "kind": _kinds("PREV", "FIRST", "LAST"),
         "this": SCALARS - {NULL, AGGREGATE},
         "offset": _LITERAL,
@@ -354,27 +388,27 @@ WINDOW_BOUND_SYNTAX: Mapping[type[exp.Expr], Mapping[str, Kinds]] = {
 _KEEP = _kinds("KeepClause")
 VALIDITY_SYNTAX: Mapping[type[exp.Expr], Mapping[str, Kinds]] = {
     StreamItem: {"valid": _kinds("ValidClause"), "coalesce": _kinds("CoalesceClause"), "keep": _KEEP},
-    validity_syntax.KeepClause: {"this": _QUANTITY},
-    validity_syntax.CoalesceClause: {
+    syntax.KeepClause: {"this": _QUANTITY},
+    syntax.CoalesceClause: {
         "expressions": _kinds("CoalescedAttribute"),
         "keys": _kinds(COLUMN),
         "condition": TRUTHS - _NOTHING,
     },
-    validity_syntax.CoalescedAttribute: {"this": _kinds(COLUMN), "tolerance": _kinds(NUMBER)},
-    validity_syntax.Previous: {"expressions": _kinds(COLUMN)},
-    validity_syntax.NearlyEqual: {"this": NUMBERS, "expression": NUMBERS, "tolerance": _kinds(NUMBER)},
-    validity_syntax.ValidClause: {"keys": _kinds(COLUMN), "longest": _QUANTITY},
+    syntax.CoalescedAttribute: {"this": _kinds(COLUMN), "tolerance": _kinds(NUMBER)},
+    syntax.Previous: {"expressions": _kinds(COLUMN)},
+    syntax.NearlyEqual: {"this": NUMBERS, "expression": NUMBERS, "tolerance": _kinds(NUMBER)},
+    syntax.ValidClause: {"keys": _kinds(COLUMN), "longest": _QUANTITY},
     exp.Select: {"expressions": _kinds(INTERVAL), "keep": _KEEP},
     exp.Alias: {"this": _kinds(INTERVAL)},
     exp.Paren: {"this": _kinds(INTERVAL)},
-    validity_syntax.Validity: {"this": _IDENTIFIER, "table": _IDENTIFIER},
+    syntax.Validity: {"this": _IDENTIFIER, "table": _IDENTIFIER},
     **_alike(
-        (validity_syntax.CommonValidity, validity_syntax.Duration, validity_syntax.AllenRelation),
+        (syntax.CommonValidity, syntax.Duration, syntax.AllenRelation),
         expressions=_kinds(INTERVAL),
     ),
-    validity_syntax.IntervalRelation: {
+    syntax.IntervalRelation: {
         **dict.fromkeys(("this", "expression"), _kinds(INTERVAL)),
-        "kind": _kinds(*validity_syntax.RELATIONS),
+        "kind": _kinds(*syntax.RELATIONS),
     },
 }
 """The syntax of what held for how long."""
@@ -508,7 +542,7 @@ def _kind_of_part(part: exp.Expr) -> str:
     """Return the kind of what is in parentheses as if they were not there: they are nodes with a kind of their own."""
     while isinstance(part, exp.Paren):
         part = part.this
-    if isinstance(part, validity_syntax.INTERVALS):
+    if isinstance(part, syntax.INTERVALS):
         return INTERVAL
     if isinstance(part, exp.Column):
         return STAR if isinstance(part.this, exp.Star) else COLUMN
@@ -525,14 +559,14 @@ _CATEGORIES: Mapping[type[exp.Expr], str] = {
     **dict.fromkeys((exp.Subquery, exp.Select, exp.Union, exp.Except, exp.Intersect), QUERY),
     **dict.fromkeys((*AGGREGATES, syntax.ErrorBound, exp.Grouping, exp.Filter, syntax.Over), AGGREGATE),
     **dict.fromkeys((*ARITHMETIC, *FUNCTIONS, *ARROWS), EXPRESSION),
-    row_pattern_syntax.Navigation: EXPRESSION,
+    syntax.Navigation: EXPRESSION,
     **dict.fromkeys(
         (exp.Anonymous, exp.Neg, exp.DPipe, exp.Case, exp.If, exp.Cast, exp.TryCast, syntax.Within), EXPRESSION
     ),
     syntax.RankCall: EXPRESSION,
     **dict.fromkeys(TIME_EXPRESSIONS, EXPRESSION),
     syntax.WindowBound: EXPRESSION,
-    validity_syntax.Validity: INTERVAL,
-    validity_syntax.CommonValidity: INTERVAL,
-    **dict.fromkeys((validity_syntax.Duration, validity_syntax.AllenRelation, validity_syntax.Previous), EXPRESSION),
+    syntax.Validity: INTERVAL,
+    syntax.CommonValidity: INTERVAL,
+    **dict.fromkeys((syntax.Duration, syntax.AllenRelation, syntax.Previous), EXPRESSION),
 }

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from cluster.expressions.called_functions import FUNCTIONS, OWN_FUNCTIONS
-from cluster.language.foreign_functions import INSTEAD, KEEP_ALL
+from cluster.language.foreign_names import INSTEAD, KEEP_ALL
 from cluster.language.functions import AGGREGATE_NAMES, AGGREGATES, FUNCTION_NAMES, OWN_AGGREGATES, RANKED
 from cluster.language.spelling import SPELLINGS
 from cluster.language.syntax import PERCENTILE_SHAPE, STRING_AGG_SHAPE

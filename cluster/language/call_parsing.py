@@ -1,17 +1,41 @@
-"""Parsing calls of functions, quantified subqueries, lists of IN and of * EXCEPT, with the places of errors in them."""
+"""Parsing calls, with the places of errors in them: also those that read JSON, texts and time in words of their own."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 from sqlglot.errors import ParseError
 from sqlglot.tokenizer_core import Token, TokenType
 
+from cluster.expressions.called_functions import (
+    BothTrim,
+    FirstPlace,
+    JsonExists,
+    JsonQuery,
+    JsonValue,
+    LeftTrim,
+    RegexExtract,
+    RightTrim,
+)
 from cluster.language.arguments import unknown_function, without_distinct, wrong_number
 from cluster.language.functions import AGGREGATES
-from cluster.language.syntax import PERCENTILE_SHAPE, PERCENTILES, STRING_AGG_SHAPE, StringAgg
+from cluster.language.quantities import DURATION_UNITS
+from cluster.language.spelling import WORDS
+from cluster.language.syntax import (
+    PERCENTILE_SHAPE,
+    PERCENTILES,
+    STRING_AGG_SHAPE,
+    IntervalLiteral,
+    JsonArrow,
+    JsonTextArrow,
+    StringAgg,
+)
+from cluster.language.time_literals import FIELDS, INTERVAL_SHAPE
 from cluster.language.validity_parsing import ValidityParsing
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 LITERALS = (TokenType.NUMBER, TokenType.STRING)
 
@@ -194,3 +218,170 @@ class CallParsing(ValidityParsing):
                 self._advance(place + 2 - self._index)
                 return found
         return None
+
+
+ARROW_TOKENS: Mapping[TokenType, type[exp.Binary]] = {TokenType.ARROW: JsonArrow, TokenType.DARROW: JsonTextArrow}
+CALLS_WITH_CLAUSES: tuple[type[exp.Func], ...] = (JsonValue, JsonQuery, JsonExists)
+"""Functions that have more than arguments in the SQL standard."""
+_OTHERWISE: dict[str, str | None] = {
+    **dict.fromkeys(
+        ("NULL", "DEFAULT", "ERROR", "EMPTY"),
+        "what is missing or malformed is NULL: COALESCE(JSON_VALUE(text, '$.key'), value)",
+    ),
+    **dict.fromkeys(
+        ("TRUE", "FALSE", "UNKNOWN"),
+        "what is missing or malformed is NULL: COALESCE(JSON_EXISTS(text, '$.key'), FALSE)",
+    ),
+    **dict.fromkeys(("WITH", "WITHOUT", "KEEP", "OMIT"), "JSON_EXTRACT gives what is there, whatever it is"),
+    "RETURNING": "CAST(JSON_VALUE(text, '$.key') AS type)",
+    "PASSING": None,
+}
+"""Words with which clauses of the standard about what is missing or no scalar begin, and what to write instead."""
+
+
+class JsonParsing(CallParsing):
+    """The part of the parser that reads these."""
+
+    def parse_json_call(self, kind: type[exp.Func]) -> exp.Expr:
+        """Return JSON_VALUE, JSON_QUERY or JSON_EXISTS; its parenthesis is open."""
+        arguments = self._parse_csv(self._parse_disjunction)
+        if len(arguments) != 2:  # noqa: PLR2004 - a document and a path
+            raise ArgumentsError
+        call = kind(this=arguments[0], path=arguments[1])
+        if kind is JsonValue and self._match_text_seq("RETURNING"):
+            returning = self._parse_types()
+            if returning is None:
+                self.refuse("a type was expected behind RETURNING", hint="RETURNING INTEGER")
+            call.set("returning", returning)
+        if self._curr and (word := self._curr.text.upper()) in _OTHERWISE:
+            self.refuse(f"{word} is not part of {kind.sql_name()} in FjordSQL", hint=_OTHERWISE[word])
+        return self.expression(call)
+
+    def _parse_atom(self) -> exp.Expr | None:
+        return None if self._curr and self._next and self._next.token_type in ARROW_TOKENS else super()._parse_atom()
+
+    def _parse_column(self) -> exp.Expr | None:
+        # sqlglot would take all that binds more loosely for the key: doc ->> 'a' || 'b'.
+        start = self._curr
+        this = super()._parse_column()
+        while self._curr and (kind := ARROW_TOKENS.get(self._curr.token_type)):
+            arrow = self._curr
+            self._advance()
+            minus = self._curr if self._match(TokenType.DASH) else None
+            key = self._parse_column_reference()
+            if key is None:
+                hint = "text -> 'key' ->> 0"
+                self.refuse(f"a key or a place in an array was expected behind {arrow.text}", hint=hint)
+            if minus is not None:
+                key = self._spanning(minus, self.expression(exp.Neg(this=key)))
+            this = super()._parse_column_ops(self._spanning(start, self.expression(kind(this=this, expression=key))))
+        return this
+
+
+SIDES: dict[str, type[exp.Func]] = {"BOTH": BothTrim, "LEADING": LeftTrim, "TRAILING": RightTrim}
+_BEHIND_NAMES = (
+    *(TokenType.R_PAREN, TokenType.COMMA, TokenType.DOT, TokenType.DPIPE, TokenType.DCOLON),
+    *(TokenType.ARROW, TokenType.DARROW),
+)
+"""What stands behind such a word if it is the name of a column."""
+POSITION_SHAPE = "POSITION(part IN text)"
+
+
+class TextCallParsing(CallParsing):
+    """The part of the parser that reads these."""
+
+    def parse_trim(self) -> exp.Expr:
+        """Return TRIM; its parenthesis is open."""
+        words = ["TRIM"]
+        kind: type[exp.Func] = BothTrim
+        word = self._curr.text.upper() if self._curr else ""
+        if word in SIDES and self._next and self._next.token_type not in _BEHIND_NAMES:
+            self._advance()
+            words.append(word)
+            kind = SIDES[word]
+        text, characters = self._parse_bitwise(), None
+        if self._match(TokenType.FROM):
+            words.append("FROM")
+            text, characters = self._parse_bitwise(), text
+        elif len(words) > 1:
+            self.refuse("FROM was expected here", hint="it is written TRIM(LEADING '0' FROM text)", words=("FROM",))
+        elif self._match(TokenType.COMMA):
+            characters = self._parse_bitwise()
+            words.append(",")
+        if text is None or (self._prev.token_type == TokenType.COMMA) or self._match(TokenType.COMMA):
+            raise ArgumentsError
+        call = kind(this=text, characters=characters)
+        call.meta[WORDS] = words
+        return self.expression(call)
+
+    def parse_position(self) -> exp.Expr:
+        """Return POSITION(part IN text); its parenthesis is open."""
+        part = self._parse_bitwise()
+        if part is None:
+            self.refuse("a text was expected here", hint=f"it is written {POSITION_SHAPE}")
+        if not self._match(TokenType.IN):
+            self.refuse("IN was expected here", hint=f"it is written {POSITION_SHAPE}", words=("IN",))
+        text = self._parse_bitwise()
+        if text is None:
+            self.refuse("a text was expected here", hint=f"it is written {POSITION_SHAPE}")
+        call = FirstPlace(this=text, part=part)
+        call.meta[WORDS] = ["POSITION", "IN"]
+        return self.expression(call)
+
+
+def place_of_part(arguments: list[exp.Expr]) -> exp.Expr:
+    """Return LOCATE(part, text)."""
+    found: exp.Expr = FirstPlace.from_arg_list([*reversed(arguments[:2]), *arguments[2:]])
+    return found
+
+
+def first_match(arguments: list[exp.Expr]) -> exp.Expr:
+    """Return REGEXP_SUBSTR(text, 'pattern'), whose third argument would be another one than that of REGEXP_EXTRACT."""
+    if len(arguments) > 2:  # noqa: PLR2004 - a text and a pattern
+        raise ArgumentsError
+    found: exp.Expr = RegexExtract.from_arg_list(arguments)
+    return found
+
+
+_NUMBERS = (TokenType.STRING, TokenType.NUMBER)
+
+
+class TimeParsing(CallParsing):
+    """The part of the parser that reads intervals. The word is a name unless a text or a number follows it."""
+
+    def _parse_interval(self, *_arguments: Any, **_options: Any) -> Any:
+        token = self._curr
+        if token is None or token.token_type != TokenType.INTERVAL or not self._next:
+            return None
+        if self._next.token_type not in _NUMBERS:
+            return None
+        self._advance(2)
+        number = self._prev
+        literal = exp.Literal(this=number.text, is_string=number.token_type == TokenType.STRING)
+        unit = None
+        if self._at_unit(literal):
+            unit = exp.Var(this=self._curr.text.upper()).update_positions(self._curr)
+            self._advance()
+        until = None
+        ahead = self._next.text.upper() if self._next else ""
+        if unit is not None and self._curr and self._curr.text.upper() == "TO" and ahead in FIELDS:
+            self._advance()
+            until = exp.Var(this=ahead).update_positions(self._curr)
+            self._advance()
+        elif self._curr and self._curr.text.upper() == "TO":
+            reason = "an interval has one unit behind its number, or two of DAY, HOUR, MINUTE and SECOND"
+            self.refuse(reason, hint=f"it is written {INTERVAL_SHAPE}")
+        found = IntervalLiteral(this=literal.update_positions(number), unit=unit, until=until)
+        return self._spanning(token, found)
+
+    def _at_unit(self, number: exp.Literal) -> bool:
+        """Return whether a unit comes next: behind a text that has one, no word is a unit that is none anywhere."""
+        if self._curr is None or self._curr.token_type != TokenType.VAR:
+            return False
+        word = self._curr.text.upper()
+        whole = number.is_string and any(letter.isalpha() for letter in number.name)
+        return word in DURATION_UNITS if whole else word not in _NO_UNITS
+
+
+_NO_UNITS = ("AT", "TO", "WITHIN")
+"""Words that may stand behind an interval and are no unit of it."""

@@ -1,4 +1,4 @@
-"""Typing functions, CASE and CAST, and naming what FjordSQL does not have."""
+"""Typing functions, those of users too, CASE, CAST, FLOOR and CEIL, and naming what FjordSQL does not have."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from cluster.expressions.called_functions import FUNCTIONS, TimeCall
+from cluster.expressions import timestamps
+from cluster.expressions.called_functions import FUNCTIONS, LeftPad, RightPad, TimeCall, call_tree
 from cluster.expressions.reading import DATA_TYPES, FIELD_TYPES
-from cluster.expressions.timestamps import SHOWN_BY
+from cluster.expressions.timestamps import DAY_US, LENGTHS_US, SHOWN_BY, UNITS
 from cluster.language.arguments import (
     FILTER_ELSEWHERE,
     called,
@@ -18,30 +19,59 @@ from cluster.language.arguments import (
     without_distinct,
     wrong_number,
 )
-from cluster.language.call_limits import refuse_beyond_limits
-from cluster.language.errors import FjordSqlError
-from cluster.language.foreign_functions import INSTEAD
-from cluster.language.foreign_streams import NO_ARRAYS, OF_PLACES
+from cluster.language.errors import FjordSqlError, suggest
+from cluster.language.foreign_names import INSTEAD, NO_ARRAYS, OF_PLACES
 from cluster.language.functions import AGGREGATES, UNBOUNDED_AGGREGATES
-from cluster.language.syntax import (
-    BEFORE_OVER,
-    QUERIES,
-    ErrorBound,
-    Over,
-    RankCall,
-    holds_query,
-    span_of,
-)
-from cluster.language.time_functions import as_timestamp
-from cluster.language.type_words import TYPE_WORDS, meant_type, written_type
-from cluster.language.typing_rules import Typed, common_unit
+from cluster.language.patterns import OF_PATTERNS, refuse_faulty_pattern
+from cluster.language.syntax import BEFORE_OVER, QUERIES, ErrorBound, Over, RankCall, holds_query, span_of
+from cluster.language.time_functions import as_timestamp, instant
+from cluster.language.time_literals import interval_of
+from cluster.language.typing_rules import TYPE_WORDS, Typed, common_unit, meant_type, written_type
 from cluster.language.words import FOREIGN_OPERATORS, HYSTERESIS_SHAPE, OVER_ELSEWHERE, QUOTES
-from cluster.scalars.scalar_function import Family, Result, ScalarFunction
+from cluster.scalars.numbers import MOST_DECIMALS
+from cluster.scalars.scalar_function import FAMILY_OF, Family, Result, ScalarFunction
+from cluster.scalars.texts import LONGEST_TEXT
 from protocols.wire.streams import FieldType
 
 if TYPE_CHECKING:
     from cluster.language.context import Context
     from cluster.language.operand_checks import OperandChecker
+
+
+def refuse_beyond_limits(context: Context, call: exp.Expr) -> None:
+    """Do nothing if a call's arguments that are written out are within the limits.
+
+    Raises
+    ------
+    FjordSqlError
+        If one is not, or has to be written out and is not.
+    """
+    if (decimals := call.args.get("decimals")) is not None:
+        _refuse_decimals(context, decimals)
+    if isinstance(call, LeftPad | RightPad) and (length := _whole(call.args["length"])) and length > LONGEST_TEXT:
+        reason = f"a text that is computed has {LONGEST_TEXT:,} characters at most"
+        raise context.error(call.args["length"], reason, "longer ones are NULL")
+    if isinstance(call, OF_PATTERNS):
+        refuse_faulty_pattern(context, call)
+    if isinstance(call, exp.SplitPart) and _whole(call.args["part_index"]) == 0:
+        reason = "parts are counted from 1, or from the end: -1 is the last one"
+        raise context.error(call.args["part_index"], reason, "SPLIT_PART(text, '-', 1)")
+
+
+def _refuse_decimals(context: Context, decimals: exp.Expr) -> None:
+    if isinstance(decimals, exp.Neg) and isinstance(decimals.this, exp.Literal):
+        reason = f"ROUND keeps 0 to {MOST_DECIMALS} decimals, written out"
+        raise context.error(decimals, reason, "for tens, write ROUND(x / 10) * 10")
+    if not (isinstance(decimals, exp.Literal) and decimals.is_int):
+        raise context.error(decimals, "the number of decimals must be written out", "ROUND(x, 2)")
+    if len(decimals.this) > len(str(MOST_DECIMALS)) or int(decimals.this) > MOST_DECIMALS:
+        raise context.error(decimals, f"ROUND keeps 0 to {MOST_DECIMALS} decimals")
+
+
+def _whole(number: exp.Expr) -> int | None:
+    """Return an integer that is written out; None for anything else, and for what fits no integer anyway."""
+    written = isinstance(number, exp.Literal) and number.is_int
+    return int(number.this) if written and len(number.this) < len(str(2**63)) else None
 
 
 def check_function(checker: OperandChecker, call: exp.Expr) -> Typed:
@@ -328,3 +358,76 @@ def _operator(context: Context, expression: exp.Expr) -> str | None:
 
 
 _OPERATOR = re.compile(r"[A-Z][A-Z ]*|[^\w\s(),'\"]+")
+
+
+_LONGEST_US = {"MONTH": 31 * DAY_US, "QUARTER": 92 * DAY_US, "YEAR": 366 * DAY_US}
+"""From the beginning of one of these units, so much later is within the next one."""
+_SUNDAYS = "weeks begin on Sunday in Flink, and on Monday here: write DATE_TRUNC('week', x)"
+
+
+def check_rounding(checker: OperandChecker, call: exp.Floor | exp.Ceil) -> Typed:
+    """Return FLOOR or CEIL, of a number or of a timestamp to a unit, resolved and typed.
+
+    Raises
+    ------
+    FjordSqlError
+        If it is none, or there is no such unit.
+    """
+    if call.args.get("to") is None:
+        return check_function(checker, call)
+    name, unit = ("FLOOR" if isinstance(call, exp.Floor) else "CEIL"), call.args["to"].name.upper()
+    if call.args.get("decimals") is not None:
+        raise checker.context.error(call, f"{name} takes one timestamp", f"it is written {name}(x TO HOUR)")
+    if unit not in UNITS or unit == "WEEK":
+        shown = tuple(each.lower() for each in UNITS if each != "WEEK")
+        hint = _SUNDAYS if unit == "WEEK" else suggest(unit, shown, what="units are")
+        raise checker.context.error(call, f"there is no unit {unit} of {name}", hint)
+    typed = instant(checker, call.this)
+    found = typed.type or FieldType.TIMESTAMP
+    if name == "FLOOR":
+        return Typed(_begin(typed.expression, unit), found)
+    if unit in LENGTHS_US:
+        return Typed(_begin(_later(typed.expression, LENGTHS_US[unit] - 1), unit), found)
+    begin = _begin(typed.expression, unit)
+    whole = exp.If(this=exp.EQ(this=typed.expression.copy(), expression=begin), true=begin.copy())
+    following = _begin(_later(begin.copy(), _LONGEST_US[unit]), unit)
+    return Typed(exp.Case(ifs=[whole], default=following), found)
+
+
+def _begin(expression: exp.Expr, unit: str) -> exp.Expr:
+    return TimeCall(this=timestamps.FLOOR, expressions=[expression, exp.Literal.string(unit)])
+
+
+def _later(expression: exp.Expr, length_us: int) -> exp.Expr:
+    return TimeCall(this=timestamps.PLUS, expressions=[expression, interval_of(length_us)])
+
+
+def check_user_call(checker: OperandChecker, call: exp.Anonymous) -> Typed:
+    """Return a call of a function of a user, resolved and typed.
+
+    Raises
+    ------
+    FjordSqlError
+        If there is no such function, or the arguments do not fit it.
+    """
+    context = checker.context
+    function = context.catalog.function(call.name)
+    arguments = call.expressions
+    if function is None:
+        raise unsupported(context, call)
+    if any(isinstance(each, exp.Distinct) for each in arguments):
+        raise context.error(call, *without_distinct(called(call, call.name)))
+    if any(isinstance(each, exp.Kwarg | exp.PropertyEQ) for each in arguments):
+        raise context.error(call, "arguments have no names in FjordSQL", f"it is written {function.shape}")
+    if len(arguments) != len(function.parameters):
+        count = len(function.parameters)
+        reason = f"{function.name} takes {count} argument{'' if count == 1 else 's'}"
+        raise context.error(call, reason, f"it is written {function.shape}")
+    typed = [
+        checker.check_as(argument, _family(kind)) for argument, kind in zip(arguments, function.parameters, strict=True)
+    ]
+    return Typed(call_tree(function, [each.expression for each in typed]), function.result)
+
+
+def _family(kind: FieldType) -> Family:
+    return Family.INTEGER if kind is FieldType.INTEGER else FAMILY_OF[kind]

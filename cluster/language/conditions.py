@@ -15,7 +15,7 @@ from cluster.expressions.reading import expression_of
 from cluster.language.calls import unsupported
 from cluster.language.expressions import COMPARISONS, Checker, grouped
 from cluster.language.nesting import balanced
-from cluster.language.scalar_subqueries import AGGREGATE_IT, SEVERAL_ROWS, test_of_rows_in, with_values
+from cluster.language.subqueries import AGGREGATE_IT, SEVERAL_ROWS, test_of_rows_in, with_values
 from cluster.language.syntax import QUERIES, conjuncts, holds_query
 from cluster.language.typing_rules import conjunction
 from cluster.operators import AntiJoin, Filter, Node, SemiJoin, Union

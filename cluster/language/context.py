@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from cluster.language.comments import without_comments
 from cluster.language.errors import FjordSqlError, shortened
+from cluster.language.statement_texts import without_comments
 from cluster.language.syntax import span_of
 from cluster.operators.source import MOST_READINGS
 

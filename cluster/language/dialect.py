@@ -11,9 +11,9 @@ from sqlglot.dialects.dialect import Dialect, NormalizationStrategy
 from sqlglot.tokenizer_core import Token, TokenType
 
 from cluster.expressions.reading import DATA_TYPES
-from cluster.language.comments import without_comments
-from cluster.language.parameter_marks import marks_in, with_marks, without_marks
 from cluster.language.parsing import FjordSqlParser
+from cluster.language.statement_texts import without_comments
+from cluster.language.tokens import marks_in, with_marks, without_marks
 
 if TYPE_CHECKING:
     from collections.abc import Collection

@@ -1,27 +1,44 @@
-"""Resolving and typing one scalar expression: syntax tree and scope -> :class:`Typed`."""
+"""Resolving and typing one scalar expression: syntax tree and scope -> :class:`Typed`.
+
+Rows of values in conditions: ``(a, b) IN ((1, 2), (3, 4))``.
+
+It is ``a = 1 AND b = 2 OR a = 3 AND b = 4``, also where values are NULL: so standard SQL defines it.
+"""
 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
-from cluster.expressions.called_functions import TimeCall
+from cluster.expressions.called_functions import (
+    JsonExists,
+    JsonExtract,
+    JsonExtractString,
+    JsonQuery,
+    JsonValue,
+    TimeCall,
+)
 from cluster.expressions.timestamps import OF_MICROSECONDS
-from cluster.language.calls import check_case, check_cast, check_function, unsupported
-from cluster.language.json_checks import ARROWS, OF_PATHS, check_arrow, check_of_path, json_beside_text
+from cluster.language.calls import check_case, check_cast, check_function, check_rounding, check_user_call, unsupported
 from cluster.language.operand_checks import OperandChecker
-from cluster.language.pattern_checks import check_match
-from cluster.language.rounded_times import check_rounding
-from cluster.language.rows import row_in_list
-from cluster.language.similar_patterns import check_similar
-from cluster.language.stamps import NOWS, refuse_now
+from cluster.language.patterns import check_match, check_similar
+from cluster.language.scope import NOWS, refuse_now
 from cluster.language.syntax import (
+    INTERVALS,
+    AllenRelation,
+    Duration,
     FoldedMatch,
+    IntervalEnd,
     IntervalLiteral,
+    IntervalRelation,
+    JsonArrow,
+    JsonTextArrow,
     Match,
+    NearlyEqual,
     Slot,
     TimeFunction,
     TimestampLiteral,
@@ -29,11 +46,16 @@ from cluster.language.syntax import (
     Within,
     span_of,
 )
-from cluster.language.time_arithmetic import TIMES, negative, time_arithmetic
-from cluster.language.time_functions import check_extract, check_time_function, check_zone
+from cluster.language.time_functions import (
+    TIMES,
+    check_extract,
+    check_time_function,
+    check_zone,
+    negative,
+    time_arithmetic,
+)
 from cluster.language.time_literals import interval_literal, timestamp_literal
 from cluster.language.typing_rules import Typed, common_type, common_unit
-from cluster.language.user_calls import check_user_call
 from cluster.language.validities import (
     check_allen,
     check_duration,
@@ -42,19 +64,145 @@ from cluster.language.validities import (
     check_nearly_equal,
     check_relation,
 )
-from cluster.language.validity_syntax import (
-    INTERVALS,
-    AllenRelation,
-    Duration,
-    IntervalEnd,
-    IntervalRelation,
-    NearlyEqual,
-)
 from cluster.language.window_bounds import without_window
 from cluster.planning_budget import spend
+from cluster.scalars.json_documents import PathError, Step, limited, path_of, path_text
 from cluster.scalars.scalar_function import Family
 from protocols.text.closeness import did_you_mean
 from protocols.wire.streams import FieldType
+
+if TYPE_CHECKING:
+    from cluster.language.context import Context
+
+OF_PATHS = (JsonValue, JsonQuery, JsonExists, JsonExtract, JsonExtractString)
+ARROWS = (JsonArrow, JsonTextArrow)
+_LONGEST_INDEX = 9
+"""Digits."""
+
+
+def check_of_path(checker: OperandChecker, call: exp.Expr) -> Typed:
+    """Return a call of a function of JSON, resolved and typed; what it returns is converted as by CAST.
+
+    Raises
+    ------
+    FjordSqlError
+        If the arguments do not fit it, or its path is not written out or has no meaning.
+    """
+    returning = call.args.get("returning")
+    if returning is None:
+        found = check_function(checker, call)
+        path = path_text(_path(checker.context, call.args["path"]))
+        found.expression.set("path", exp.Literal.string(path))
+        return found
+    plain = type(call)(this=call.this, path=call.args["path"])
+    plain.meta.update(call.meta)
+    plain.parent = call.parent
+    cast = exp.Cast(this=plain, to=returning)
+    cast.meta.update(call.meta)
+    return check_cast(checker, cast)
+
+
+def check_arrow(checker: OperandChecker, arrow: exp.Expr) -> Typed:
+    """Return the function for which a chain of ``->``, or of these and ``->>``, stands, resolved and typed.
+
+    Raises
+    ------
+    FjordSqlError
+        If the left side is no text, or the right one no key and no place that is written out.
+    """
+    steps: list[Step] = []
+    part: exp.Expr = arrow
+    while part is arrow or isinstance(part, JsonArrow):
+        steps.insert(0, _step(checker.context, part.expression))
+        part = part.this.unnest()
+    document = checker.check_as(part, Family.TEXT)
+    try:
+        path = path_text(limited(steps))
+    except PathError as error:
+        raise checker.context.error(arrow, error.message, error.hint) from None
+    kind = JsonExtract if isinstance(arrow, JsonArrow) else JsonExtractString
+    return Typed(kind(this=document.expression, path=exp.Literal.string(path)), FieldType.TEXT)
+
+
+def _path(context: Context, written: exp.Expr) -> tuple[Step, ...]:
+    literal = written.unnest()
+    if not (isinstance(literal, exp.Literal) and literal.is_string):
+        raise context.error(written, "the path must be written out, in quotes", "JSON_VALUE(text, '$.key')")
+    try:
+        return path_of(str(literal.this))
+    except PathError as error:
+        raise context.error(written, error.message, error.hint) from None
+
+
+def _step(context: Context, written: exp.Expr) -> Step:
+    literal = written.unnest()
+    negative = isinstance(literal, exp.Neg)
+    number = literal.this if isinstance(literal, exp.Neg) else literal
+    if not isinstance(number, exp.Literal) or (number.is_string and negative):
+        reason = "behind -> and ->> stands a key in quotes, or a place in an array, written out"
+        raise context.error(written, reason, "text -> 'key' ->> 0")
+    if number.is_string:
+        if number.this.startswith("$"):
+            hint = 'JSON_EXTRACT and JSON_EXTRACT_STRING take paths; in a path, ["$key"] is such a key'
+            raise context.error(written, "a key that begins with $ is a path in other databases", hint)
+        return str(number.this)
+    if not number.is_int or len(number.this) > _LONGEST_INDEX:
+        raise context.error(written, f"a place in an array is a whole number of at most {_LONGEST_INDEX} digits")
+    return -int(number.this) if negative else int(number.this)
+
+
+def json_beside_text(left: exp.Expr, right: exp.Expr) -> int | None:
+    """Return which of two operands that are compared is JSON, if the other is a text that can be none; 0 or 1."""
+    for place, (one, other) in enumerate(((left, right), (right, left))):
+        written = isinstance(other, exp.Literal) and other.is_string
+        if isinstance(one, JsonExtract) and written and not _BEGINS_JSON.match(other.this):
+            return place
+    return None
+
+
+_BEGINS_JSON = re.compile(r"[\"{\[\-0-9]|(true|false|null)$")
+
+
+def row_in_list(checker: OperandChecker, expression: exp.In) -> Typed:
+    """Return IN of a row over a list of rows, as comparisons connected by AND and OR.
+
+    Raises
+    ------
+    FjordSqlError
+        If the list holds something else than rows of as many values, or values do not compare.
+    """
+    if not expression.this.expressions:
+        raise checker.context.error(expression, "a row has one value or more", "(a, b) IN ((1, 2), (3, 4))")
+    values = [checker.check(each) for each in expression.this.expressions]
+    nullable = any(value.nullable for value in values)
+    rows: list[exp.Expr] = []
+    for row in expression.expressions:
+        if not isinstance(row, exp.Tuple) or len(row.expressions) != len(values):
+            reason = f"a row of {len(values)} values was expected here"
+            raise checker.context.error(row, reason, "(a, b) IN ((1, 2), (3, 4))")
+        others = [checker.check(each) for each in row.expressions]
+        nullable |= any(other.nullable for other in others)
+        tests: list[exp.Expr] = []
+        for value, other in zip(values, others, strict=True):
+            spend()
+            checker.common(row, [value, other], action="compare")
+            left, right = (_apart(each.expression.copy()) for each in (value, other))
+            tests.append(exp.EQ(this=left, expression=right))
+        rows.append(exp.Paren(this=_connected(exp.And, tests)))
+    return Typed(exp.Paren(this=_connected(exp.Or, rows)), FieldType.BOOLEAN, nullable=nullable)
+
+
+def _apart(value: exp.Expr) -> exp.Expr:
+    return value if isinstance(value, exp.Column | exp.Literal | exp.Null | exp.Boolean) else exp.Paren(this=value)
+
+
+def _connected(word: type[exp.Connector], parts: list[exp.Expr]) -> exp.Expr:
+    """Return conditions connected in halves: lists may be long, and trees must not be deep."""
+    if len(parts) == 1:
+        return parts[0]
+    middle = len(parts) // 2
+    return word(this=_connected(word, parts[:middle]), expression=_connected(word, parts[middle:]))
+
 
 COMPARISONS = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE)
 DISTINCTIONS = (exp.NullSafeEQ, exp.NullSafeNEQ)

@@ -8,21 +8,17 @@ from typing import Protocol
 
 from sqlglot import exp
 
-from cluster.language.acquisition import with_events, with_sample, with_sources, with_tolerance
+from cluster.language.acquisition import noted, with_events, with_sample, with_sources, with_tolerance
 from cluster.language.catalog import BaseStream, DerivedStream, StaticRelation
-from cluster.language.changes_only import noted
-from cluster.language.coalescing import coalesced
+from cluster.language.coalescing import coalesced, refuse_kept_alone
 from cluster.language.context import Context
 from cluster.language.errors import suggest
-from cluster.language.kept_extents import refuse_kept_alone
-from cluster.language.row_pattern_clauses import match_pattern
-from cluster.language.row_pattern_syntax import RowPatternClause
+from cluster.language.item_parsing import with_history
+from cluster.language.row_patterns import match_pattern
 from cluster.language.scope import Scope, ScopeColumn, ScopeItem
 from cluster.language.stream_item import Changes, StreamItem, reshaping
-from cluster.language.stream_items import with_history
-from cluster.language.syntax import SampleClause, SinceClause, Within
+from cluster.language.syntax import KeepClause, RowPatternClause, SampleClause, SinceClause, Within
 from cluster.language.validities import held
-from cluster.language.validity_syntax import KeepClause
 from cluster.language.window_clauses import windowed
 from cluster.operators import Dstream, Istream, Node, Relation, Source
 from cluster.operators.columns import STAMP

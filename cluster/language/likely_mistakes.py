@@ -8,10 +8,9 @@ from sqlglot import exp
 
 from cluster.language.grouping import function_name
 from cluster.language.quantities import written
+from cluster.language.stamp_conditions import constant_us
 from cluster.language.stream_item import StreamItem
-from cluster.language.syntax import conjuncts, span_of
-from cluster.language.temporal_filters import constant_us
-from cluster.language.validity_syntax import Duration, Validity
+from cluster.language.syntax import Duration, Validity, conjuncts, span_of
 from cluster.operators import Aggregate, Extent, Filter, Node, Project, TimeWindow, UntilNext
 
 if TYPE_CHECKING:

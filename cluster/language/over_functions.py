@@ -16,8 +16,7 @@ from sqlglot import exp
 from cluster.expressions.reading import DATA_TYPES
 from cluster.expressions.walks import columns_read
 from cluster.language.arguments import called, wrong_number
-from cluster.language.calendar_windows import exactly_zero
-from cluster.language.foreign_functions import INSTEAD
+from cluster.language.foreign_names import INSTEAD
 from cluster.language.functions import AGGREGATES
 from cluster.language.grouping import function_name
 from cluster.language.quantities import distance_us, duration_us, read_quantity, row_count
@@ -25,12 +24,12 @@ from cluster.language.scope import Scope
 from cluster.language.sequence_parsing import ENDS_FIRST, further_back_first
 from cluster.language.syntax import Changed, Hysteresis, Over, SequenceFrame, Slot, slot_for
 from cluster.language.typing_rules import scalar_of
+from cluster.language.window_clauses import exactly_zero
 from cluster.language.words import FRAME_SHAPES, HYSTERESIS_SHAPE
 from cluster.operators import Node
-from cluster.operators.columns import Output
+from cluster.operators.columns import Names, Output
 from cluster.operators.scalar_expressions import plain_column
 from cluster.operators.sequence import SequenceCall
-from cluster.operators.unique_names import Names
 from cluster.scalars.scalar_function import Family
 from protocols.wire.streams import FieldType
 

@@ -17,7 +17,6 @@ from sqlglot import exp
 
 from cluster.language.accepted_syntax import BOOLEAN, NULL, NUMBER, QUERY_SYNTAX, TEXT
 from cluster.language.errors import FjordSqlError, suggest
-from cluster.language.parameter_marks import Mark, joined_mark, marks_in
 from cluster.language.parameter_values import (
     Spelled,
     Value,
@@ -28,9 +27,9 @@ from cluster.language.parameter_values import (
     spelled_level,
     spelled_quantity,
 )
-from cluster.language.readable_text import readable
 from cluster.language.statement_trees import NO_DECLARATION, statement_tree
 from cluster.language.syntax import EventsClause, Hysteresis, OrderKey, Quantity, Within
+from cluster.language.tokens import Mark, joined_mark, marks_in, readable
 from cluster.planning_budget import spend
 from protocols.wire.names import folded
 

@@ -12,22 +12,30 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from cluster.expressions.called_functions import OWN_FUNCTIONS
 from cluster.language.arguments import wrong_number
-from cluster.language.call_parsing import LITERALS, ArgumentsError, PositionedParseError
+from cluster.language.call_parsing import (
+    ARROW_TOKENS,
+    CALLS_WITH_CLAUSES,
+    LITERALS,
+    ArgumentsError,
+    JsonParsing,
+    PositionedParseError,
+    TextCallParsing,
+    TimeParsing,
+    first_match,
+    place_of_part,
+)
+from cluster.language.clause_parsing import MODIFIERS, TOP, GroupingParsing, OrderParsing
 from cluster.language.errors import FjordSqlError
-from cluster.language.function_parsing import FunctionParsing
 from cluster.language.functions import OWN_AGGREGATES
-from cluster.language.glued_numbers import glued, glued_number
-from cluster.language.grouping_parsing import GroupingParsing
-from cluster.language.json_parsing import ARROW_TOKENS, CALLS_WITH_CLAUSES, JsonParsing
+from cluster.language.join_parsing import StampJoinParsing
 from cluster.language.nesting import FLATTER, TOO_DEEP, balanced
-from cluster.language.order_parsing import MODIFIERS, TOP, OrderParsing
-from cluster.language.parameter_marks import is_mark
-from cluster.language.refused_spellings import RefusedSpellings
+from cluster.language.parse_errors import RefusedSpellings, Stop, explained, glued, glued_number, misspelled
 from cluster.language.sensor_clauses import LIFETIME_SHAPE, placeholder
 from cluster.language.sequence_parsing import SequenceParsing
 from cluster.language.spelling import SPELLINGS
-from cluster.language.stamp_join_parsing import StampJoinParsing
+from cluster.language.statements import FunctionParsing
 from cluster.language.syntax import (
+    INTERVAL_CALLS,
     WINDOW_BOUNDS,
     Changed,
     Completeness,
@@ -37,16 +45,14 @@ from cluster.language.syntax import (
     Now,
     StringAgg,
     TimestampLiteral,
+    is_interval,
     span_of,
     stamp_of,
     time_function,
     window_bound,
 )
-from cluster.language.text_call_parsing import TextCallParsing, first_match, place_of_part
 from cluster.language.time_functions import TIME_FUNCTIONS
-from cluster.language.time_parsing import TimeParsing
-from cluster.language.unexpected import Stop, explained, misspelled
-from cluster.language.validity_syntax import INTERVAL_CALLS, is_interval
+from cluster.language.tokens import is_mark
 from cluster.language.words import MISPLACED_WINDOW, TOP_SHAPE, USING_SHAPE
 from cluster.planning_budget import spend
 from protocols.text.closeness import did_you_mean

@@ -7,21 +7,24 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
-from cluster.language.parameter_marks import is_mark
-from cluster.language.row_pattern_syntax import (
+from cluster.language.sensor_clauses import SensorClauseParsing
+from cluster.language.syntax import (
     CLAUSE,
     CLAUSE_SHAPE,
     PATTERN_SHAPE,
+    QUERIES,
     SKIP_SHAPES,
     WITHIN_SHAPE,
     Navigation,
     PatternText,
+    Quantity,
     RowPatternClause,
     SkipClause,
     VariableDefinition,
+    Within,
+    place_of,
 )
-from cluster.language.sensor_clauses import SensorClauseParsing
-from cluster.language.syntax import QUERIES, Quantity, Within, place_of
+from cluster.language.tokens import is_mark
 from cluster.operators.pattern_match import MOST_ELEMENTS, MOST_REPEATED, PatternElement
 from protocols.wire.names import is_identifier
 

@@ -1,4 +1,4 @@
-"""Names: which column of the plan a word of the query means."""
+"""Names: which column of the plan a word means, what ``*`` stands for, which names SELECT may give, and stamps."""
 
 from __future__ import annotations
 
@@ -7,20 +7,195 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
+from cluster.language.catalog import BaseStream
 from cluster.language.errors import suggest
-from cluster.language.foreign_streams import FOREIGN_COLUMNS
-from cluster.language.select_names import is_further_out, named_by_select
-from cluster.language.stamps import ambiguous, check_stamp, without_stamp
-from cluster.language.syntax import STAMP_NAME, Stamp, span_of
-from cluster.language.validity_syntax import END, VALID_SHAPE, ValidBound, Validity
+from cluster.language.foreign_names import FOREIGN_COLUMNS
+from cluster.language.stream_item import StreamItem
+from cluster.language.syntax import END, STAMP_NAME, VALID_SHAPE, Now, Stamp, ValidBound, Validity, span_of
 from protocols.text.closeness import did_you_mean
-from protocols.wire.streams import FieldType
+from protocols.wire.names import NAME_SHAPE, fault_of_identifier
+from protocols.wire.streams import RESERVED_PREFIX, FieldType
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from cluster.language.context import Context
     from cluster.language.errors import FjordSqlError
+
+NOWS = (Now, exp.CurrentTimestamp)
+"""Classes of NOW()."""
+UNTIL = "write WHERE STAMP() > NOW() - INTERVAL '5' MINUTE, which is WINDOW(RANGE 5 MINUTES)"
+AGGREGATED = "write MAX(STAMP()) or MIN(STAMP()), or add it to GROUP BY"
+SELECTED = "select STAMP() AS at where the stream itself is read, and use that column"
+
+
+def refuse_now(context: Context, now: exp.Expr) -> FjordSqlError:
+    """Return the error about NOW() where it has no meaning."""
+    reason = "NOW() goes on without tuples: it can only be compared with STAMP(), by itself in WHERE"
+    return context.error(now, reason, UNTIL)
+
+
+def stamps_read(select: exp.Select, context: Context) -> tuple[bool, frozenset[str]]:
+    """Return whether STAMP stands in a SELECT or a subquery of it, and the names there that may be those of stamps.
+
+    Few texts do either, and whether a text may is seen without walking through its tree.
+    """
+    entries = context.catalog.entries.values()
+    named = {(each.stamp or "").casefold() for each in entries if isinstance(each, BaseStream)} - {""}
+    named = {each for each in named if each in context.folded}
+    if STAMP_NAME not in context.folded and not named:
+        return False, frozenset()
+    columns = [*select.find_all(exp.Column)]
+    names = {each.name.casefold() for each in columns}
+    return any(isinstance(each, Stamp) for each in columns), frozenset(named & names)
+
+
+def ambiguous(reference: exp.Column, aliases: Sequence[str], context: Context) -> FjordSqlError:
+    """Return the error about a name, or STAMP(), that several items of FROM have, under these aliases."""
+    name = reference.name
+    if isinstance(reference, Validity | ValidBound):
+        names = [f"VALID({each})" for each in aliases]
+        reason = "VALID() is ambiguous: tuples of several streams of FROM have intervals"
+    elif isinstance(reference, Stamp):
+        names = [f"STAMP({each})" for each in aliases]
+        reason = "STAMP() is ambiguous: several streams of FROM have stamps"
+    else:
+        names = [f"{each}.{name}" for each in aliases]
+        reason = f"{name!r} is ambiguous: several streams of FROM have it"
+    return context.error(reference, reason, f"write {' or '.join(names)}" if names else "give them aliases")
+
+
+def check_stamp(reference: exp.Column, context: Context) -> None:
+    """Refuse arguments of STAMP that are no name of a stream.
+
+    Raises
+    ------
+    FjordSqlError
+        If there are some.
+    """
+    if isinstance(reference, Stamp) and (wrong := reference.args.get("expressions")) is not None:
+        hint = "it is written STAMP(), or STAMP(t) where t is a stream of FROM"
+        raise context.error(wrong[0], "STAMP takes the name of a stream, or nothing", hint)
+
+
+def without_stamp(reference: exp.Column, context: Context, *, grouped: bool) -> FjordSqlError:
+    """Return the error about a stamp where there is none: of groups, or of rows of another kind."""
+    written = context.source_text(reference)
+    if grouped:
+        reason = f"{written} is neither grouped nor aggregated: a group has no stamp, it is valid for a while"
+        return context.error(reference, reason, AGGREGATED)
+    return context.error(reference, f"{written} is the stamp of a tuple, and the rows here have none", SELECTED)
+
+
+SHORT = 60
+"""Characters of an expression that is worth repeating."""
+_DEEPEST = 10
+"""Queries that are looked through."""
+
+
+def check_column_name(name: exp.Expr, context: Context) -> None:
+    """Do nothing if a column of an answer may have this name.
+
+    Raises
+    ------
+    FjordSqlError
+        If it may not.
+    """
+    check_letters(name, context, "column")
+    if name.name.casefold().startswith(RESERVED_PREFIX):
+        reason = f"{name.name!r} is no name for a column"
+        raise context.error(name, reason, f"{RESERVED_PREFIX} begins Fjord's own names")
+
+
+def check_letters(name: exp.Expr, context: Context, what: str) -> None:
+    """Do nothing if `what` may have this name.
+
+    Raises
+    ------
+    FjordSqlError
+        If it is no identifier of Unicode.
+    """
+    fault = fault_of_identifier(name.name)
+    if fault is not None:
+        reason = f"{name.name!r} is no name for a {what}"
+        raise context.error(name, reason if name.name.isascii() else f"{reason}: {fault}", NAME_SHAPE)
+
+
+def named_by_select(reference: exp.Column, context: Context) -> str | None:
+    """Return what to write if a condition of WHERE refers to a name that its SELECT gives."""
+    query = reference.find_ancestor(exp.Select)
+    if query is None or reference.table or reference.find_ancestor(exp.Where, exp.Select) is query:
+        return None
+    named = {each.alias.casefold(): each.this for each in query.expressions if isinstance(each, exp.Alias)}
+    meant = named.get(reference.name.casefold())
+    if meant is None:
+        return None
+    if meant.find(exp.AggFunc) is not None:
+        return "SELECT gives that name, after WHERE: conditions on aggregates belong into HAVING"
+    written = context.source_text(meant)
+    return f"SELECT gives that name, after WHERE: write {written if len(written) <= SHORT else 'what it stands for'}"
+
+
+def is_further_out(reference: exp.Column) -> bool:
+    """Return whether `reference` names a stream of a query that is not directly around its own."""
+    wanted = reference.table.casefold()
+    around = reference.find_ancestor(exp.Select)
+    for distance in range(_DEEPEST):
+        if around is None:
+            return False
+        if distance > 1 and wanted in _streams_of(around):
+            return True
+        around = around.find_ancestor(exp.Select)
+    return False
+
+
+def _streams_of(query: exp.Select) -> frozenset[str]:
+    """Return the names in FROM."""
+    source = query.args.get("from_")
+    items = [each.this for each in (source, *query.args.get("joins", ())) if each is not None]
+    return frozenset((each.alias or each.this.name).casefold() for each in items if isinstance(each, StreamItem))
+
+
+MOST_COLUMNS = 4_096
+"""Columns that all ``*`` of one SELECT may stand for."""
+
+
+def shown_by_star(item: exp.Expr, scope: Scope, context: Context) -> list[ScopeColumn]:
+    """Return the columns that ``*`` or ``stream.*`` means, without those of ``EXCEPT (a, b)``.
+
+    Raises
+    ------
+    FjordSqlError
+        If there is no such stream or column, or no column is left.
+    """
+    shown = scope.starred(item, context)
+    left_out = left_out_by(item)
+    seen: set[str] = set()
+    for each in left_out:
+        if not isinstance(each, exp.Identifier):
+            raise context.error(each, "EXCEPT is followed by names of columns", "SELECT * EXCEPT (a, b) FROM stream")
+        name = each.name.casefold()
+        if name in seen:
+            raise context.error(each, f"EXCEPT names {each.name!r} twice")
+        if name not in {column.visible.casefold() for column in shown}:
+            hint = suggest(each.name, [column.visible for column in shown], what="columns are")
+            raise context.error(each, f"there is no column {each.name!r} to leave out", hint)
+        seen.add(name)
+    found = [column for column in shown if column.visible.casefold() not in seen]
+    if not found:
+        raise context.error(left_out[-1] if left_out else item, "EXCEPT leaves no column", "name the columns you want")
+    return found
+
+
+def is_star(item: exp.Expr) -> bool:
+    """Return whether an item of SELECT is ``*`` or ``stream.*``."""
+    return isinstance(item.this if isinstance(item, exp.Column) else item, exp.Star)
+
+
+def left_out_by(item: exp.Expr) -> list[exp.Expr]:
+    """Return what stands behind EXCEPT; nothing if `item` is no star."""
+    star = item.this if isinstance(item, exp.Column) else item
+    return list(star.args.get("except_") or ()) if isinstance(star, exp.Star) else []
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""SELECT and the set operations -> plan (papers/pipes_algebra.md section 2.4)."""
+"""SELECT and the set operations -> plan (papers/pipes_algebra.md sections 2.4 and 3)."""
 
 from __future__ import annotations
 
@@ -8,34 +8,38 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
+from cluster.expressions.nodes import Cast
 from cluster.language.acquisition import LEAVE_OUT, OWN, with_lifetime
 from cluster.language.catalog import CatalogError, DerivedStream
+from cluster.language.coalescing import QUALITY, tuples_dropped_from
 from cluster.language.conditions import Conditions
 from cluster.language.context import Readings
 from cluster.language.from_items import FromItem, Read, sample_item, tolerate, translate_item
 from cluster.language.functions import AGGREGATES
 from cluster.language.grouping import aggregates_in, function_name, group, with_parts_replaced
 from cluster.language.grouping_keys import grouping_sets_of
-from cluster.language.interval_joins import with_interval_joins
 from cluster.language.joins import join_items
-from cluster.language.kept_extents import QUALITY, tuples_dropped_from
 from cluster.language.likely_mistakes import warn_of_lone_tuples, warn_of_rows_before, warn_of_short_windows
 from cluster.language.over_functions import over_words
-from cluster.language.ranks import refuse_values
-from cluster.language.row_quality import quality_shown
-from cluster.language.scalar_subqueries import with_values
-from cluster.language.scope import Scope, has_bare_alias
-from cluster.language.select_ends import SelectEnd, ended
-from cluster.language.select_names import check_column_name
+from cluster.language.scope import (
+    MOST_COLUMNS,
+    Scope,
+    check_column_name,
+    has_bare_alias,
+    is_star,
+    shown_by_star,
+    stamps_read,
+)
+from cluster.language.select_ends import Key, SelectEnd, ended, order_keys, quality_shown, refuse_values, top_of_columns
 from cluster.language.sequences import goes_by_order, sequenced
-from cluster.language.set_operations import combine
-from cluster.language.stamps import stamps_read
-from cluster.language.stars import MOST_COLUMNS, is_star, shown_by_star
+from cluster.language.stamp_conditions import with_interval_joins, with_temporal_windows
+from cluster.language.stamp_joins import zip_items
 from cluster.language.stream_item import StreamItem
-from cluster.language.subqueries import Subqueries
+from cluster.language.subqueries import Subqueries, with_values
 from cluster.language.syntax import (
     QUERIES,
     ErrorBound,
+    IntervalEnd,
     Over,
     RankCall,
     Slot,
@@ -46,20 +50,76 @@ from cluster.language.syntax import (
     holds_query,
     spelled,
 )
-from cluster.language.temporal_filters import with_temporal_windows
-from cluster.language.top_rows import Key, order_keys, top_of_columns
+from cluster.language.typing_rules import TypeMismatchError, common_type
 from cluster.language.validities import both_ends, intervals_read
-from cluster.language.validity_syntax import IntervalEnd
 from cluster.language.words import USING_SHAPE
-from cluster.language.zipper_joins import zip_items
-from cluster.operators import Node
-from cluster.operators.unique_names import Names
+from cluster.operators import Difference, Distinct, Intersection, Node, Union
+from cluster.operators.columns import Column, Names, Output, Scalar
+from cluster.operators.projections import project
+from cluster.operators.scalar_expressions import column_scalar
 from cluster.planning_budget import spend
 
 if TYPE_CHECKING:
     from cluster.language.context import Context
     from cluster.language.scope import ScopeColumn
     from cluster.language.syntax import TopClause
+    from protocols.wire.streams import FieldType
+
+
+def combine(operation: exp.SetOperation, left: Node, right: Node, context: Context) -> Node:
+    """Return the union, difference or intersection of two plans; columns match by position and are named by the left.
+
+    Raises
+    ------
+    FjordSqlError
+        If their columns do not match.
+    """
+    left, right = _aligned(operation, left, right, context)
+    distinct = bool(operation.args.get("distinct"))
+    match operation:
+        case exp.Except():
+            return Difference(Distinct(left), Distinct(right)) if distinct else Difference(left, right)
+        case exp.Intersect():
+            both: Node = Intersection(left, right)
+        case _:
+            both = Union(left, right)
+    return Distinct(both) if distinct else both
+
+
+def _aligned(operation: exp.SetOperation, left: Node, right: Node, context: Context) -> tuple[Node, Node]:
+    ours, theirs = left.schema, right.schema
+    if len(ours) != len(theirs):
+        raise context.error(
+            operation.expression, f"this query selects {len(theirs)} columns, but the first one {len(ours)}"
+        )
+    types: list[FieldType] = []
+    for one, other in zip(ours, theirs, strict=True):
+        try:
+            found = common_type((one.type, other.type))
+        except TypeMismatchError as mismatch:
+            raise context.error(
+                operation.expression, f"column {one.name!r} does not fit: {mismatch}", "convert one of them with CAST"
+            ) from None
+        assert found is not None  # noqa: S101 - columns have types
+        types.append(found)
+        if one.unit and other.unit and one.unit != other.unit:
+            context.warn(f"column {one.name!r} mixes {one.unit} and {other.unit}")
+    wanted = [
+        Column(one.name, type_, one.unit or other.unit) for one, other, type_ in zip(ours, theirs, types, strict=True)
+    ]
+    return _shaped(left, wanted), _shaped(right, wanted)
+
+
+def _shaped(node: Node, wanted: list[Column]) -> Node:
+    return project(node, [_output(column, shape) for column, shape in zip(node.schema, wanted, strict=True)])
+
+
+def _output(column: Column, shape: Column) -> Output:
+    scalar = column_scalar(column)
+    if column.type != shape.type:
+        scalar = Scalar(Cast(scalar.expression, shape.type), shape.type)
+    return Output(shape.name, scalar, shape.unit)
+
 
 KNOWN_PARTS = {
     *("expressions", "distinct", "from_", "joins", "where", "group", "having", "qualify", "top", "with_"),

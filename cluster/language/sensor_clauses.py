@@ -7,11 +7,18 @@ from typing import TYPE_CHECKING, NoReturn
 from sqlglot import exp, parser
 from sqlglot.tokenizer_core import Token, TokenType
 
-from cluster.language.parameter_marks import is_mark
 from cluster.language.quantities import CALENDAR_UNITS, DURATION_UNITS, FREQUENCY_UNITS
 from cluster.language.stream_item import ITEM_CLAUSES
-from cluster.language.syntax import EventsClause, LifetimeClause, Quantity, SampleClause, SinceClause, Within
-from cluster.language.validity_syntax import KeepClause
+from cluster.language.syntax import (
+    EventsClause,
+    KeepClause,
+    LifetimeClause,
+    Quantity,
+    SampleClause,
+    SinceClause,
+    Within,
+)
+from cluster.language.tokens import is_mark
 from cluster.language.words import EVENTS_SHAPE, SINCE_SHAPE
 
 if TYPE_CHECKING:

@@ -13,11 +13,11 @@ from sqlglot import exp
 
 from cluster.language.arguments import called
 from cluster.language.expressions import Checker
-from cluster.language.foreign_functions import INSTEAD, SHARES
+from cluster.language.foreign_names import INSTEAD, SHARES
 from cluster.language.grouping import with_parts_replaced
 from cluster.language.over_functions import OverCalls
-from cluster.language.ranks import ranks_in
 from cluster.language.scope import Scope, ScopeColumn, ScopeItem
+from cluster.language.select_ends import ranks_in
 from cluster.language.syntax import Over, Slot, holds_query, own_columns, own_parts
 from cluster.operators import Filter, Node, Sequence, Source
 from cluster.operators.columns import STAMP

@@ -16,7 +16,7 @@ from cluster.expressions.called_functions import (
     FUNCTIONS,
     JsonValue,
 )
-from cluster.language import row_pattern_syntax, syntax, validity_syntax
+from cluster.language import syntax
 from cluster.language.functions import AGGREGATE_SPELLINGS
 from cluster.language.stream_item import ITEM_CLAUSES, Changes
 
@@ -245,7 +245,7 @@ def _create_relation(node: exp.Expr) -> list[str]:
 def _row_pattern(node: exp.Expr) -> list[str]:
     partition, measures, definitions = (node.args.get(part) or () for part in ("partition", "measures", "definitions"))
     return [
-        row_pattern_syntax.CLAUSE,
+        syntax.CLAUSE,
         *_if(partition, "PARTITION BY", *_commas(len(partition))),
         *("ORDER BY", "MEASURES", *_commas(len(measures)), "PATTERN"),
         *_if(node.args.get("one_row"), "ONE", "ROW", "PER", "MATCH"),
@@ -284,17 +284,17 @@ _WORDS: Mapping[type[exp.Expr], Callable[[Any], list[str]]] = {
     exp.GroupingSets: _listed("GROUPING SETS"),
     exp.Join: _join,
     syntax.Stamp: lambda _node: ["STAMP"],
-    validity_syntax.Validity: lambda _node: ["VALID"],
-    validity_syntax.ValidClause: _valid,
-    validity_syntax.CoalesceClause: _coalesce,
-    validity_syntax.KeepClause: _keep,
-    validity_syntax.CoalescedAttribute: lambda node: _if(node.args.get("tolerance"), "TOLERANCE"),
-    validity_syntax.Previous: lambda node: ["PREV", *_commas(len(node.expressions))],
-    validity_syntax.NearlyEqual: lambda node: ["~", "=", *_if(node.args.get("tolerance"), "TOLERANCE")],
-    validity_syntax.IntervalRelation: lambda node: [node.args["kind"]],
-    validity_syntax.CommonValidity: lambda node: ["INTERSECT", *_commas(len(node.expressions))],
-    validity_syntax.Duration: lambda node: ["DURATION", *_commas(len(node.expressions))],
-    validity_syntax.AllenRelation: lambda node: ["ALLEN", *_commas(len(node.expressions))],
+    syntax.Validity: lambda _node: ["VALID"],
+    syntax.ValidClause: _valid,
+    syntax.CoalesceClause: _coalesce,
+    syntax.KeepClause: _keep,
+    syntax.CoalescedAttribute: lambda node: _if(node.args.get("tolerance"), "TOLERANCE"),
+    syntax.Previous: lambda node: ["PREV", *_commas(len(node.expressions))],
+    syntax.NearlyEqual: lambda node: ["~", "=", *_if(node.args.get("tolerance"), "TOLERANCE")],
+    syntax.IntervalRelation: lambda node: [node.args["kind"]],
+    syntax.CommonValidity: lambda node: ["INTERSECT", *_commas(len(node.expressions))],
+    syntax.Duration: lambda node: ["DURATION", *_commas(len(node.expressions))],
+    syntax.AllenRelation: lambda node: ["ALLEN", *_commas(len(node.expressions))],
     syntax.Now: lambda _node: ["NOW"],
     exp.CurrentTimestamp: lambda _node: ["CURRENT_TIMESTAMP"],
     syntax.TimestampLiteral: lambda _node: [TYPE],
@@ -320,10 +320,10 @@ _WORDS: Mapping[type[exp.Expr], Callable[[Any], list[str]]] = {
     JsonValue: lambda node: ["JSON_VALUE", ",", *_if(node.args.get("returning"), "RETURNING")],
     syntax.PercentileCont: lambda _node: ["PERCENTILE_CONT", *_WITHIN_GROUP],
     syntax.PercentileDisc: lambda _node: ["PERCENTILE_DISC", *_WITHIN_GROUP],
-    row_pattern_syntax.RowPatternClause: _row_pattern,
-    row_pattern_syntax.SkipClause: lambda node: ["AFTER", "MATCH", "SKIP", *node.args["kind"].split()],
-    row_pattern_syntax.VariableDefinition: lambda _node: ["AS"],
-    row_pattern_syntax.Navigation: _navigation,
+    syntax.RowPatternClause: _row_pattern,
+    syntax.SkipClause: lambda node: ["AFTER", "MATCH", "SKIP", *node.args["kind"].split()],
+    syntax.VariableDefinition: lambda _node: ["AS"],
+    syntax.Navigation: _navigation,
     syntax.StringAgg: _string_agg,
     syntax.Over: _over,
     syntax.SequenceOrder: lambda node: ["ORDER BY"] if node.this else ["ORDER BY", "STAMP"],

@@ -1,10 +1,15 @@
-"""The syntax tree of one statement: what is checked of its text before and after it is parsed."""
+"""The syntax tree of one statement, and EMIT behind it: what is checked of its text before and after it is parsed.
+
+EMIT EARLY and EMIT FINAL, the last words of a query: when its rows are published, not which.
+
+They are taken off before the rest is parsed, so that a query means the same with and without them.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from sqlglot import exp
 from sqlglot.errors import TokenError
@@ -12,21 +17,84 @@ from sqlglot.parser import IsPredicatePrecedence
 from sqlglot.tokenizer_core import TokenType
 
 from cluster.language.catalog import Catalog
-from cluster.language.comments import unclosed
 from cluster.language.context import Context
 from cluster.language.dialect import FjordSQL, tokens_of
-from cluster.language.emitting import emitted
 from cluster.language.errors import FjordSqlError
 from cluster.language.nesting import FLATTER, TOO_DEEP, check_nesting, levels_too_deep
-from cluster.language.parameter_marks import is_mark
 from cluster.language.parsing import IMPLIED, FjordSqlParser
-from cluster.language.readable_text import check_numbers
+from cluster.language.statement_texts import unclosed
 from cluster.language.syntax import span_of
+from cluster.language.tokens import check_numbers, is_mark
+from protocols.text.closeness import did_you_mean
 
 if TYPE_CHECKING:
     from sqlglot.tokenizer_core import Token
 
-EARLY = "early"
+EMIT, EARLY, FINAL = "EMIT", "EARLY", "FINAL"
+EMIT_SHAPE = "SELECT ... FROM ... EMIT EARLY, or EMIT FINAL"
+
+_NO_WORDS = (TokenType.STRING, TokenType.IDENTIFIER, TokenType.NUMBER)
+_GOES_ON = (TokenType.R_PAREN, TokenType.UNION, TokenType.EXCEPT, TokenType.INTERSECT)
+_CLAUSES = ("LIFETIME", "SAMPLE", EMIT)
+_BEFORE = ("LIMIT", "FETCH", "ORDER", "ORDER BY", "WHERE", "GROUP BY", "HAVING", "QUALIFY")
+"""Clauses that stand before EMIT."""
+_NAMES_BEHIND = ("FROM", "JOIN", ",", "SELECT")
+"""Behind these, EMIT is a name, and EARLY or FINAL its alias."""
+
+
+def emitted(tokens: list[Token], text: str) -> tuple[list[Token], bool | None]:
+    """Return the tokens of a statement without its EMIT clause, and whether rows come early; None without a clause.
+
+    Raises
+    ------
+    FjordSqlError
+        If the clause stands elsewhere than at the end of a query, is there twice, or says neither EARLY nor FINAL.
+    """
+    early = None
+    whole, end = tokens, len(tokens)
+    while end and whole[end - 1].token_type == TokenType.SEMICOLON:
+        end -= 1
+    tokens = whole[:end]
+    if (
+        len(tokens) > 1
+        and _is(tokens[-2], EMIT)
+        and tokens[-1].token_type not in _NO_WORDS
+        and tokens[-1].text.isalpha()
+    ):
+        word = tokens[-1]
+        if word.text.upper() not in (EARLY, FINAL):
+            hint = did_you_mean(word.text, (EARLY, FINAL)) or f"it is written {EMIT_SHAPE}"
+            _refuse("EARLY or FINAL was expected here", text, word, word, hint)
+        if _is(tokens[0], "CREATE") or _is(tokens[0], "DROP"):
+            reason = "EMIT says when a query's rows are published, and this statement publishes none"
+            _refuse(reason, text, tokens[-2], word, "leave it out here, and add it to the query that reads the stream")
+        tokens, early = tokens[:-2], word.text.upper() == EARLY
+    for place, token in enumerate(tokens[:-1]):
+        if not (_is(token, EMIT) and (_is(tokens[place + 1], EARLY) or _is(tokens[place + 1], FINAL))):
+            continue
+        if place + 2 == len(tokens):
+            _refuse("this query has two EMIT clauses", text, token, tokens[place + 1], "leave one of them out")
+        following = tokens[place + 2]
+        if following.token_type in _GOES_ON or any(_is(following, word) for word in _CLAUSES):
+            reason = "EMIT stands at the end of the whole query: only its rows are published"
+            _refuse(reason, text, token, tokens[place + 1], f"it is written {EMIT_SHAPE}")
+        named = place > 0 and any(_is(tokens[place - 1], word) for word in _NAMES_BEHIND)
+        if not named and any(_is(following, word) for word in _BEFORE):
+            clause, kind = following.text.upper(), tokens[place + 1].text.upper()
+            reason = f"EMIT stands at the end of a query, behind {clause}"
+            _refuse(reason, text, token, tokens[place + 1], f"write {clause} ... EMIT {kind}")
+    return (whole if early is None else tokens), early
+
+
+def _is(token: Token, word: str) -> bool:
+    return token.token_type not in _NO_WORDS and token.text.upper() == word
+
+
+def _refuse(reason: str, text: str, first: Token, last: Token, hint: str) -> NoReturn:
+    raise FjordSqlError(reason, text=text, start=first.start, end=last.end + 1, hint=hint)
+
+
+EARLY_MARK = "early"
 """By this name the tree of a statement has what it says of EMIT."""
 LONGEST_TEXT = 100_000
 """Most characters of a statement."""
@@ -47,7 +115,7 @@ def statement_tree(text: str, *, template: bool = False, registered: bool = Fals
     Parameters
     ----------
     text
-        Readable text; see :func:`cluster.language.readable_text.readable`.
+        Readable text; see :func:`cluster.language.statement_texts.readable`.
     template
         True for a query in which parameters may stand; they are placeholders in its tree.
     registered
@@ -83,7 +151,7 @@ def _tree(text: str, parser: type[FjordSqlParser], *, template: bool) -> exp.Exp
     check_nesting(tokens, text)
     tokens, early = emitted(tokens, text)
     tree = parser(dialect=FjordSQL()).parse_one(tokens, text)
-    tree.meta[EARLY] = early
+    tree.meta[EARLY_MARK] = early
     return tree
 
 

@@ -1,7 +1,24 @@
-"""Subqueries of conditions: the right side of a semi-join or anti-join.
+"""Subqueries in conditions and as values, and those that refer to a query further out.
+
+Subqueries of conditions: the right side of a semi-join or anti-join.
 
 A subquery is *correlated* when a condition of its WHERE names a column of the query around it. Such conditions leave
 the subquery and join the predicate; the rest of it is translated as a query of its own.
+
+Subqueries that refer past the query directly around them, to one further out.
+
+    SELECT * FROM a WHERE EXISTS (SELECT * FROM b WHERE b.x = a.x AND
+                                  NOT EXISTS (SELECT * FROM c WHERE c.x = b.x AND c.y = a.y))
+
+The query between is joined with what is referred to of the outermost one. Its conditions, subqueries among them, are
+about these pairs then, one level out; and a tuple of the outermost query has the rows of the pairs with its own values.
+
+Subqueries as values: wherever an expression may stand, a subquery of one row and one column may, too.
+
+    SELECT speed - (SELECT AVG(speed) FROM traffic WINDOW(RANGE 1 HOUR)) FROM traffic
+
+Its value becomes a column of the plan below the expression, by an outer join: at every instant there is at most one
+row, and where there is none the value is NULL.
 """
 
 from __future__ import annotations
@@ -11,24 +28,173 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from cluster.language.expressions import Checker
-from cluster.language.further_out import further_out, paired
+from cluster.language.acquisition import note_same_lifetimes
+from cluster.language.expressions import COMPARISONS, Checker
 from cluster.language.grouping import aggregates_in, group, with_parts_replaced
-from cluster.language.scope import ScopeColumn, ScopeItem
-from cluster.language.stars import is_star, shown_by_star
-from cluster.language.syntax import Slot, conjuncts, holds_query, own_columns, slot_for
-from cluster.language.typing_rules import Typed
+from cluster.language.scope import Scope, ScopeColumn, ScopeItem, is_star, shown_by_star
+from cluster.language.syntax import (
+    QUERIES,
+    Slot,
+    Validity,
+    bounds_of,
+    conjuncts,
+    holds_query,
+    own_columns,
+    own_parts,
+    slot_for,
+)
+from cluster.language.typing_rules import Typed, conjunction, scalar_of
 from cluster.language.validities import both_ends
-from cluster.operators import Node
-from cluster.operators.projections import renamed_apart
+from cluster.operators import AntiJoin, Distinct, Join, Lookup, Node, Union
+from cluster.operators.columns import Column, Names, Output
+from cluster.operators.projections import project, reads_relations_only, renamed_apart
+from cluster.operators.scalar_expressions import column_scalar, null_scalar, passed_on, plain_column
 from cluster.scalars.scalar_function import Family
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from cluster.language.context import Context
     from cluster.language.from_items import SelectTranslator
-    from cluster.language.scope import Scope
+
+
+@dataclass(frozen=True, slots=True)
+class Paired:
+    """A query between, joined with the tuples of the query around it.
+
+    Parameters
+    ----------
+    node, scope
+        The pairs, and their names: those of the outer query are found last.
+    names
+        By column of the outer query: that of the pairs.
+    equal
+        That a tuple of the outer query has the values of a pair.
+    """
+
+    node: Node
+    scope: Scope
+    names: Mapping[str, str]
+    equal: tuple[exp.Expr, ...]
+
+
+def further_out(select: exp.Select, scope: Scope, outer: Scope, translator: SelectTranslator) -> list[exp.Column]:
+    """Return the names in subqueries of the WHERE of `select` that mean columns of the query around it.
+
+    Parameters
+    ----------
+    select, scope
+        The query between, and its names.
+    outer
+        The names of the query around it.
+    translator
+        That of `select`.
+    """
+    where = select.args.get("where")
+    if where is None:
+        return []
+    free = [each for query in own_parts(where.this, *QUERIES) for each in _free(query, translator)]
+    return [each for each in free if not scope.reaches(each) and outer.reaches(each)]
+
+
+def _free(query: exp.Expr, translator: SelectTranslator) -> Iterator[exp.Column]:
+    """Yield the names in the WHERE of a query, and in subqueries there, that its own FROM does not have."""
+    while isinstance(query, exp.Subquery | exp.Paren):
+        translator, query = translator.knowing(query), query.this
+    if not isinstance(query, exp.Select) or not query.args.get("from_") or not query.args.get("where"):
+        return
+    translator = translator.knowing(query)
+    condition = query.args["where"].this
+    named = [
+        *own_columns(condition),
+        *(each for inner in own_parts(condition, *QUERIES) for each in _free(inner, translator)),
+    ]
+    if named:
+        _, scope = translator.from_clause(query)
+        yield from (each for each in named if not scope.reaches(each))
+
+
+def paired(
+    source: tuple[Node, Scope],
+    around: tuple[Node, Scope],
+    references: list[exp.Column],
+    across: list[exp.Expr],
+    context: Context,
+    *,
+    once: bool,
+) -> Paired:
+    """Return a query between, joined with the query around it.
+
+    Parameters
+    ----------
+    source
+        Plan and names of the FROM of the query between.
+    around
+        Those of the query around it.
+    references
+        What names columns of the query around, in the subqueries.
+    across
+        Conditions of the query between that do so themselves.
+    once
+        True if tuples of the query around with equal values may be paired only once: their pairs are aggregated.
+
+    Raises
+    ------
+    FjordSqlError
+        If one of the two reads relations only, whose rows belong to tuples.
+    """
+    (node, scope), (left, outer) = source, around
+    for each, what in ((left, "that is referred to"), (node, "between")):
+        if reads_relations_only(each):
+            reason = f"a subquery can refer to a query further out only if the query {what} reads a stream"
+            raise context.error(
+                references[0], reason, "compare with the query between, and there with the one around it"
+            )
+    own = [column for each in across for column in own_columns(each) if not scope.knows(column)]
+    needed = {name for each in (*references, *own) if outer.reaches(each) for name in _read_by(each, outer, context)}
+    certain = {outer.find(each, context).internal for each in _compared(across) if each in own and outer.reaches(each)}
+    columns = [column for column in left.schema if column.name in needed]
+    taken = Names(column.name for side in (left, node) for column in side.schema)
+    names = {column.name: taken.unique(column.name) for column in columns}
+    values = project(left, [Output(names[each.name], column_scalar(each), each.unit) for each in columns])
+    pairs = Join(node, Distinct(values) if once else values, None)
+    equal = tuple(
+        (exp.EQ if name in certain else exp.NullSafeEQ)(
+            this=exp.column(name, quoted=True), expression=exp.column(other, quoted=True)
+        )
+        for name, other in names.items()
+    )
+    return Paired(pairs, replace(scope, outer=_narrowed(outer, names)), names, equal)
+
+
+def _read_by(reference: exp.Column, scope: Scope, context: Context) -> Iterator[str]:
+    """Yield the columns of a plan that a name reads: of an interval, its begin and its end."""
+    for each in bounds_of(reference) if isinstance(reference, Validity) else (reference,):
+        yield scope.find(each, context).internal
+
+
+def _compared(conditions: list[exp.Expr]) -> Iterator[exp.Column]:
+    """Yield the columns that are compared by conditions: where these hold, they are not NULL."""
+    for condition in conditions:
+        for part in conjuncts(condition):
+            if isinstance(part, COMPARISONS):
+                yield from (each for each in (part.this, part.expression) if isinstance(each, exp.Column))
+
+
+def _narrowed(scope: Scope, names: Mapping[str, str]) -> Scope:
+    """Return a scope with the columns that have new names, under these."""
+    items = tuple(
+        ScopeItem(
+            item.alias,
+            tuple(replace(each, internal=names[each.internal]) for each in item.columns if each.internal in names),
+            item.stamp,
+            names.get(item.sampled_at) if item.sampled_at else None,
+            item.shared,
+            (names[both[0]], names[both[1]]) if (both := item.validity) and names.keys() >= {*both} else None,
+        )
+        for item in scope.items
+    )
+    return Scope(items, None if scope.outer is None else _narrowed(scope.outer, names), grouped=scope.grouped)
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,3 +438,103 @@ def _is_one_group(query: exp.Expr) -> bool:
         return False
     having = query.args.get("having")
     return any(aggregates_in(each) for each in (*query.expressions, *([having] if having else [])))
+
+
+TESTS = (exp.Exists, exp.All, exp.Any)
+"""What asks something of the rows of a query, and is no value of its own."""
+SEVERAL_ROWS = "this subquery can have several rows"
+AGGREGATE_IT = "aggregate it without GROUP BY, let it end with LIMIT 1, or compare with ANY or ALL"
+
+
+@dataclass(frozen=True, slots=True)
+class Valued:
+    """A plan with the values of subqueries as columns, its names, and expressions over it without these subqueries."""
+
+    node: Node
+    scope: Scope
+    expressions: list[exp.Expr]
+
+
+def values_in(expression: exp.Expr) -> Iterator[exp.Subquery]:
+    """Yield the outermost subqueries of an expression that are values, in a fixed order."""
+    if isinstance(expression, exp.Subquery):
+        yield expression
+    elif not isinstance(expression, (*QUERIES, *TESTS)):
+        for slot, held in expression.args.items():
+            for part in held if isinstance(held, list) else (held,):
+                if isinstance(part, exp.Expr) and not (isinstance(expression, exp.In) and slot == "query"):
+                    yield from values_in(part)
+
+
+def test_of_rows_in(expression: exp.Expr) -> exp.Expr | None:
+    """Return the first part of an expression that asks something of the rows of a query, by EXISTS, IN, ANY or ALL."""
+    if isinstance(expression, TESTS) or (isinstance(expression, exp.In) and expression.args.get("query")):
+        return expression
+    if isinstance(expression, QUERIES):
+        return None
+    return next((found for part in expression.iter_expressions() if (found := test_of_rows_in(part)) is not None), None)
+
+
+def with_values(node: Node, scope: Scope, expressions: Sequence[exp.Expr], subqueries: Subqueries) -> Valued:
+    """Return a plan with a column for each subquery that is a value in some expressions; equal ones share theirs.
+
+    Raises
+    ------
+    FjordSqlError
+        If a subquery can have several rows, or not exactly one column.
+    """
+    found: list[exp.Expr] = []
+    known: dict[exp.Expr, tuple[exp.Expr, str]] = {}
+    operands: dict[str, Operand] = {}
+    columns: list[ScopeColumn] = []
+    context = subqueries.translator.context
+    for expression in expressions:
+        written = [*values_in(expression)]
+        if not written:
+            found.append(expression)
+            continue
+        holder = exp.Paren(this=expression.copy())
+        for query, copied in zip(written, [*values_in(holder)], strict=True):
+            if query not in known:
+                operand = subqueries.operand(query, node, scope, value=True)
+                # Names have no case, so texts that differ may be one subquery.
+                name = next((name for name, each in operands.items() if each == operand), "")
+                known[query] = query, name or Names(column.name for column in node.schema).unique("subquery")
+                if not name:
+                    column = _column(operand, known[query][1], query, context)
+                    operands[column.name] = operand
+                    node = _beside(node, operand, column)
+                    columns.append(ScopeColumn("", column.name, column.type, column.unit))
+            first, name = known[query]
+            note_same_lifetimes(first, query, context)
+            copied.replace(slot_for(name, query))
+        found.append(holder.this)
+    if columns:
+        scope = replace(scope, items=(*scope.items, ScopeItem(None, tuple(columns))))
+    return Valued(node, scope, found)
+
+
+def _column(operand: Operand, name: str, query: exp.Expr, context: Context) -> Column:
+    assert operand.value is not None  # noqa: S101 - called with value=True
+    if not operand.single:
+        raise context.error(query, SEVERAL_ROWS, "aggregate it without GROUP BY, or let it end with LIMIT 1")
+    if operand.value.type is None:
+        raise context.error(query, "NULL has no type here", "write CAST(NULL AS real)")
+    return Column(name, operand.value.type, operand.value.unit)
+
+
+def _beside(node: Node, operand: Operand, column: Column) -> Node:
+    """Return a plan with a column more: the value of a subquery, NULL where that has no row."""
+    assert operand.value is not None  # noqa: S101 - called with value=True
+    kept = passed_on(node.schema)
+    value = Output(column.name, scalar_of(operand.value, column.type), column.unit)
+    predicate = conjunction([*operand.correlation]) if operand.correlation else None
+    if reads_relations_only(operand.node):
+        if plain_column(value.scalar) is not None:
+            return project(Lookup(node, operand.node, predicate, "left"), (*kept, value))
+        # Computed before it is looked up: of NULLs, COALESCE and NULLIF may make a value where there is no row.
+        table = project(operand.node, (*passed_on(operand.node.schema), value))
+        return project(Lookup(node, table, predicate, "left"), (*kept, *passed_on((column,))))
+    pairs = project(Join(node, operand.node, predicate), (*kept, value))
+    alone = AntiJoin(node, operand.node, predicate)
+    return Union(pairs, project(alone, (*kept, Output(column.name, null_scalar(column), column.unit))))

@@ -1,7 +1,8 @@
-"""Typing of functions about time: what is called, the types of arguments and result, and the call that a plan has."""
+"""Typing what is computed of timestamps and intervals: functions, arithmetic, patterns, and calls of plans. Pure."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache, partial
@@ -11,14 +12,12 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 from sqlglot import exp
 
 from cluster.expressions import timestamps
-from cluster.expressions.called_functions import TimeCall
+from cluster.expressions.called_functions import RegexMatches, RegexReplace, TimeCall, TimeLiteral
 from cluster.expressions.timestamps import LENGTHS_US, UNITS
 from cluster.language.errors import suggest
-from cluster.language.read_timestamps import read_by
-from cluster.language.time_arithmetic import INSTANTS
 from cluster.language.time_literals import interval_of
-from cluster.language.time_patterns import LONGEST_PATTERN, PatternError, of_date_format, of_strftime, of_to_char
 from cluster.language.typing_rules import Typed
+from cluster.scalars.patterns import literal
 from cluster.scalars.scalar_function import Family
 from protocols.text.closeness import did_you_mean
 from protocols.wire.streams import FieldType
@@ -27,6 +26,212 @@ if TYPE_CHECKING:
     from cluster.language.context import Context
     from cluster.language.operand_checks import OperandChecker
     from cluster.language.syntax import TimeFunction
+
+INSTANTS = (FieldType.TIMESTAMP, FieldType.LOCAL_TIMESTAMP)
+TIMES = frozenset((*INSTANTS, FieldType.INTERVAL))
+"""Types about time."""
+_NUMBERS = (FieldType.INTEGER, FieldType.REAL, None)
+_WORDS: dict[type[exp.Expr], str] = {
+    exp.Add: "added",
+    exp.Sub: "subtracted",
+    exp.Mul: "multiplied",
+    exp.Div: "divided",
+    exp.Mod: "divided",
+}
+
+
+def time_arithmetic(context: Context, at: exp.Expr, left: Typed, right: Typed) -> Typed:
+    """Return the sum, difference, product or quotient of two operands, one of which is about time.
+
+    Raises
+    ------
+    FjordSqlError
+        If there is none of their types.
+    """
+    kind = type(at)
+    match kind, left.type, right.type:
+        case (exp.Add, FieldType.TIMESTAMP | FieldType.LOCAL_TIMESTAMP, FieldType.INTERVAL | None):
+            return _call(timestamps.PLUS, left.type, left, right)
+        case (exp.Add, FieldType.INTERVAL | None, FieldType.TIMESTAMP | FieldType.LOCAL_TIMESTAMP):
+            return _call(timestamps.PLUS, right.type, right, left)
+        case (exp.Sub, FieldType.TIMESTAMP | FieldType.LOCAL_TIMESTAMP, FieldType.INTERVAL):
+            return _call(timestamps.PLUS, left.type, left, negative(right))
+        case (exp.Sub, one, other) if one in INSTANTS and other in (one, None):
+            return _call(timestamps.MINUS, FieldType.INTERVAL, left, right)
+        case (exp.Sub, None, FieldType.TIMESTAMP | FieldType.LOCAL_TIMESTAMP):
+            return _call(timestamps.MINUS, FieldType.INTERVAL, left, right)
+        case (exp.Add, FieldType.INTERVAL | None, FieldType.INTERVAL | None):
+            return _call(timestamps.INTERVAL_PLUS, FieldType.INTERVAL, left, right)
+        case (exp.Sub, FieldType.INTERVAL | None, FieldType.INTERVAL | None):
+            return _call(timestamps.INTERVAL_PLUS, FieldType.INTERVAL, left, negative(right))
+        case (exp.Mul, FieldType.INTERVAL, number) if number in _NUMBERS:
+            return _call(timestamps.INTERVAL_TIMES, FieldType.INTERVAL, left, right)
+        case (exp.Mul, number, FieldType.INTERVAL) if number in _NUMBERS:
+            return _call(timestamps.INTERVAL_TIMES, FieldType.INTERVAL, right, left)
+        case (exp.Div, FieldType.INTERVAL, number) if number in _NUMBERS:
+            return _call(timestamps.INTERVAL_PARTS, FieldType.INTERVAL, left, right)
+        case _:
+            names = [each.type.value if each.type else "null" for each in (left, right)]
+            reason = f"{names[0]} and {names[1]} cannot be {_WORDS[kind]}"
+            raise context.error(at, reason, _hint(kind, left.type, right.type))
+
+
+def negative(typed: Typed) -> Typed:
+    """Return an interval the other way."""
+    inner = typed.expression
+    inner = inner if isinstance(inner, exp.Func | exp.Column | exp.Paren | TimeLiteral) else exp.Paren(this=inner)
+    return Typed(exp.Neg(this=inner), FieldType.INTERVAL, nullable=typed.nullable)
+
+
+def _call(name: str, result: FieldType, *operands: Typed) -> Typed:
+    return Typed(TimeCall(this=name, expressions=[each.expression for each in operands]), result)
+
+
+def _hint(kind: type[exp.Expr], left: FieldType | None, right: FieldType | None) -> str:
+    if {left, right} == {*INSTANTS}:
+        return "x AT TIME ZONE 'Europe/Berlin' makes one of the other"
+    if left in INSTANTS and right in INSTANTS:
+        return "the difference of two timestamps is an interval"
+    if kind in (exp.Add, exp.Sub):
+        return "an interval is written INTERVAL '5' MINUTE"
+    return "EXTRACT(EPOCH FROM x) gives seconds, as a real"
+
+
+SPECIFIERS = "YmdHIMSfpjaAbBuGVFT%"
+"""What may stand behind % in a pattern of STRFTIME."""
+LONGEST_PATTERN = 200
+"""Characters of a pattern."""
+
+_OF_DATE_FORMAT = {
+    "yyyy": "%Y", "MM": "%m", "dd": "%d", "HH": "%H", "hh": "%I", "mm": "%M", "ss": "%S", "SSSSSS": "%f", "a": "%p",
+    "DDD": "%j", "EEE": "%a", "EEEE": "%A", "MMM": "%b", "MMMM": "%B",
+}  # fmt: skip
+_OF_TO_CHAR = {
+    "YYYY": "%Y", "MM": "%m", "DD": "%d", "HH24": "%H", "HH12": "%I", "HH": "%I", "MI": "%M", "SS": "%S", "US": "%f",
+    "AM": "%p", "PM": "%p", "DDD": "%j", "IYYY": "%G", "IW": "%V", "ID": "%u", "Dy": "%a", "Mon": "%b",
+}  # fmt: skip
+_IN_QUOTES = re.compile(r"'(?P<text>(?:[^']|'')*)'")
+"""Text of DATE_FORMAT. Two quotes are one, in it and alone."""
+_IN_DOUBLE_QUOTES = re.compile(r'"(?P<text>(?:[^"\\]|\\.)*)"|\\(?P<quote>")', re.DOTALL)
+"""Text of TO_CHAR: a backslash makes text of what is behind it; outside, of a quote only."""
+_WORD = re.compile(r"[A-Za-z]+")
+_REPEATED = re.compile(r"([A-Za-z])\1*")
+_TO_CHAR_PIECE = re.compile("|".join(sorted(_OF_TO_CHAR, key=len, reverse=True)))
+
+
+class PatternError(ValueError):
+    """A part of a pattern that means nothing here."""
+
+    def __init__(self, part: str, known: str) -> None:
+        super().__init__(part)
+        self.part = part
+        self.known = known
+
+
+def of_strftime(pattern: str) -> str:
+    """Return a pattern of STRFTIME, all of whose specifiers there are.
+
+    Raises
+    ------
+    PatternError
+        If it has another one.
+    """
+    for found in re.finditer("%(.?)", pattern, re.DOTALL):
+        if not found[1] or found[1] not in SPECIFIERS:
+            raise PatternError(found[0], ", ".join(f"%{each}" for each in SPECIFIERS))
+    return pattern
+
+
+def of_date_format(pattern: str) -> str:
+    """Return the pattern of STRFTIME that means the same as one of DATE_FORMAT, which Java's rules define.
+
+    >>> of_date_format("yyyy-MM-dd'T'HH:mm"), of_date_format("hh 'o''clock'")
+    ('%Y-%m-%dT%H:%M', "%I o'clock")
+
+    Raises
+    ------
+    PatternError
+        If it has letters that mean nothing here.
+    """
+    return _translated(pattern, _IN_QUOTES, _REPEATED, _OF_DATE_FORMAT)
+
+
+def of_to_char(pattern: str) -> str:
+    """Return the pattern of STRFTIME that means the same as one of TO_CHAR, which PostgreSQL's rules define.
+
+    >>> of_to_char('YYYY-MM-DD"T"HH24:MI')
+    '%Y-%m-%dT%H:%M'
+
+    Raises
+    ------
+    PatternError
+        If it has letters that mean nothing here.
+    """
+    return _translated(pattern, _IN_DOUBLE_QUOTES, _TO_CHAR_PIECE, _OF_TO_CHAR)
+
+
+def _translated(pattern: str, quoted: re.Pattern[str], piece: re.Pattern[str], known: dict[str, str]) -> str:
+    written: list[str] = []
+    place = 0
+    while place < len(pattern):
+        letter = pattern[place]
+        if text := quoted.match(pattern, place):
+            written.append(_text_of(text).replace("%", "%%"))
+            place = text.end()
+        elif letter == quoted.pattern[0]:
+            raise PatternError(pattern[place:], ", ".join(known))
+        elif _WORD.match(letter):
+            found = piece.match(pattern, place)
+            if found is None or found[0] not in known:
+                raise PatternError(found[0] if found else letter, ", ".join(known))
+            written.append(known[found[0]])
+            place = found.end()
+        else:
+            written.append("%%" if letter == "%" else letter)
+            place += 1
+    return "".join(written)
+
+
+def _text_of(quoted: re.Match[str]) -> str:
+    if quoted.re is _IN_QUOTES:
+        return quoted["text"].replace("''", "'") or "'"
+    return quoted["quote"] or re.sub(r"\\(.)", r"\1", quoted["text"], flags=re.DOTALL)
+
+
+_WIDTHS = {"%Y": 4, "%m": 2, "%d": 2, "%H": 2, "%M": 2, "%S": 2, "%f": 6}
+"""Digits of each part that can be read, by its specifier."""
+_NEEDED = ("%Y", "%m", "%d")
+_ISO = (("%Y", "-"), ("%m", "-"), ("%d", "T"), ("%H", ":"), ("%M", ":"), ("%S", "."), ("%f", ""))
+_SPECIFIER = re.compile(r"%.|[^%]+", re.DOTALL)
+_READ = "yyyy, MM and dd, and HH, mm, ss and SSSSSS, each once and with all of its digits"
+
+
+def read_by(context: Context, at: exp.Expr, typed: Typed, pattern: str) -> Typed:
+    """Return the timestamp, in UTC, that a text gives by a pattern of STRFTIME; NULL of any other text.
+
+    Raises
+    ------
+    FjordSqlError
+        If something in the pattern cannot be read, or no day is.
+    """
+    regex, groups = "", dict[str, int]()
+    for piece in _SPECIFIER.findall(pattern):
+        if piece in _WIDTHS and piece not in groups:
+            groups[piece] = len(groups) + 1
+            regex += rf"(\d{{{_WIDTHS[piece]}}})"
+        elif piece.startswith("%") and piece != "%%":
+            raise context.error(at, "not all of this pattern can be read", f"TO_TIMESTAMP reads {_READ}")
+        else:
+            regex += literal(piece.replace("%%", "%"))
+    if not all(each in groups for each in _NEEDED):
+        raise context.error(at, "no day can be read by this pattern", f"TO_TIMESTAMP reads {_READ}")
+    iso = "".join(f"\\{groups[each]}{mark}" if each in groups else f"00{mark}" for each, mark in _ISO)
+    constants = {"pattern": exp.Literal.string(f"^{regex}$")}
+    found = RegexReplace(this=typed.expression.copy(), **constants, replacement=exp.Literal.string(iso))
+    read = TimeCall(this=timestamps.OF_TEXT, expressions=[found])
+    fits = RegexMatches(this=typed.expression, pattern=constants["pattern"].copy())
+    return Typed(exp.Case(ifs=[exp.If(this=fits, true=read)]), FieldType.TIMESTAMP)
+
 
 PARTS = ("YEAR", "QUARTER", "MONTH", "WEEK", "ISOYEAR", "DAY", "DOY", "DOW", "ISODOW", "HOUR", "MINUTE", "SECOND")
 """Parts of a timestamp that EXTRACT gives as integers; EPOCH is a real."""

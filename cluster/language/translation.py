@@ -10,20 +10,24 @@ from sqlglot import exp
 
 from cluster.language.acquisition import refuse_lifetimes_without_streams
 from cluster.language.catalog import BaseStream, Catalog, DerivedStream
-from cluster.language.comments import without_comments
 from cluster.language.comparisons import value_of
 from cluster.language.context import Context
+from cluster.language.declarations import (
+    CreateFunction,
+    CreateRelation,
+    DropFunction,
+    DropRelation,
+    create_function,
+    create_relation,
+)
 from cluster.language.errors import FjordSqlError, suggest
-from cluster.language.function_statements import CreateFunction, DropFunction, create_function
 from cluster.language.ignored_syntax import refuse_ignored_syntax
 from cluster.language.nesting import FLATTER, TOO_DEEP
-from cluster.language.rank_bounds import with_rank_bounds
-from cluster.language.readable_text import readable
-from cluster.language.relation_statements import CreateRelation, DropRelation, create_relation
-from cluster.language.row_quality import unparenthesised, warn_of_hidden_quality
-from cluster.language.select_names import check_letters
+from cluster.language.scope import check_letters
+from cluster.language.select_ends import unparenthesised, warn_of_hidden_quality, with_rank_bounds
 from cluster.language.selects import Translator
-from cluster.language.statement_trees import EARLY, implied, statement_tree, with_parentheses
+from cluster.language.statement_texts import without_comments
+from cluster.language.statement_trees import EARLY_MARK, implied, statement_tree, with_parentheses
 from cluster.language.syntax import (
     CreateDerived,
     CreateFunctionStatement,
@@ -33,12 +37,12 @@ from cluster.language.syntax import (
     StreamWindow,
     place_of,
 )
-from cluster.language.type_words import column_type
+from cluster.language.tokens import readable
+from cluster.language.typing_rules import column_type
 from cluster.language.validities import with_own_functions
 from cluster.operators import Aggregate, Distinct, Ranked
 from cluster.operators.projections import reads_relations_only, shown
-from cluster.operators.unbounded import unbounded_operator
-from cluster.operators.walks import levels
+from cluster.operators.walks import levels, unbounded_operator
 from protocols.errors import FjordError
 from protocols.wire.streams import LONGEST_UNIT, MOST_FIELDS, Field, FieldType, StreamSchema
 
@@ -72,7 +76,7 @@ class Query:
     readings: int = 1
     """How many streams it reads, with every name expanded."""
     early: bool | None = None
-    """True for EMIT EARLY, False for EMIT FINAL, None for neither."""
+    """True for EMIT EARLY_MARK, False for EMIT FINAL, None for neither."""
     columns: Schema = ()
 
 
@@ -222,7 +226,7 @@ def _translated(tree: exp.Expr, statement: exp.Expr, context: Context, *, shows:
     refuse_lifetimes_without_streams(tree, context)
     _check_ignored(statement, context)
     reads = frozenset(name for name in context.reads if context.catalog.find(name) is not None)
-    early = statement.meta.get(EARLY)
+    early = statement.meta.get(EARLY_MARK)
     text = context.text if context.registered else with_parentheses(context.text, statement, context.spelled)
     if context.registered and implied(statement):
         context.warn(FORMERLY)

@@ -14,8 +14,7 @@ from sqlglot import exp
 
 from cluster.language.quantities import duration_us, read_quantity, read_real
 from cluster.language.stream_item import Changes, StreamItem
-from cluster.language.syntax import span_of
-from cluster.language.validity_syntax import (
+from cluster.language.syntax import (
     INTERVAL_SHAPES,
     VALID_SHAPE,
     AllenRelation,
@@ -28,10 +27,11 @@ from cluster.language.validity_syntax import (
     Validity,
     bounds_of,
     is_interval,
+    span_of,
 )
 from cluster.language.window_clauses import keys_of
 from cluster.operators import Node, Relation, UntilNext
-from cluster.operators.unique_names import unique_name
+from cluster.operators.columns import unique_name
 from cluster.scalars.scalar_function import Family
 
 if TYPE_CHECKING:

@@ -10,8 +10,7 @@ from sqlglot import exp, parser
 from sqlglot.tokenizer_core import TokenType
 
 from cluster.language.sensor_clauses import SensorClauseParsing, stands_for_number
-from cluster.language.syntax import Match, Quantity
-from cluster.language.validity_syntax import (
+from cluster.language.syntax import (
     COALESCE_SHAPE,
     INTERVAL_SHAPES,
     KEEP_SHAPE,
@@ -22,8 +21,10 @@ from cluster.language.validity_syntax import (
     CommonValidity,
     IntervalRelation,
     KeepClause,
+    Match,
     NearlyEqual,
     Previous,
+    Quantity,
     ValidClause,
     is_interval,
 )

@@ -5,9 +5,8 @@ For hints only: the parser decides what the language accepts.
 
 from __future__ import annotations
 
-from cluster.language.row_pattern_syntax import CLAUSE, CLAUSE_SHAPE
 from cluster.language.stream_item import ITEM_CLAUSES
-from cluster.language.validity_syntax import KEEP_SHAPE
+from cluster.language.syntax import CLAUSE, CLAUSE_SHAPE, KEEP_SHAPE
 
 WINDOW_SHAPES = "WINDOW(RANGE 5 MINUTES SLIDE 1 MINUTE), WINDOW(ROWS 10) or WINDOW(PARTITION BY a ROWS 10)"
 SESSION_SHAPE = "WINDOW(SESSION GAP 5 MINUTES PARTITION BY a)"

@@ -21,8 +21,7 @@ if TYPE_CHECKING:
 
     from cluster.expressions.user_functions import UserFunction
     from cluster.language.parameter_values import Value
-    from cluster.local.answer_formats import Format
-    from cluster.local.output_file import OutputFile
+    from cluster.local.answer_formats import Format, OutputFile
     from cluster.local.tried_query import Files
     from cluster.local.trying import Trial
 
@@ -123,9 +122,9 @@ def try_query(
     """
     import os
 
+    from cluster.local.answer_formats import OutputFile
     from cluster.local.csv_options import CsvOptions
     from cluster.local.memory_limit import MemoryLimitError, default_limit, limited_memory
-    from cluster.local.output_file import OutputFile
     from cluster.local.tried_files import open_files, types_given
 
     kind = _format(format_, output)

@@ -11,8 +11,8 @@ from cluster.expressions.user_functions import UserFunction
 from cluster.functions.allowed import FunctionRules
 from cluster.functions.calling import check_function
 from cluster.functions.process import UserFunctionError
+from cluster.language.declarations import CreateFunction
 from cluster.language.errors import FjordSqlError
-from cluster.language.function_statements import CreateFunction
 from cluster.language.translation import parse_statement
 
 

@@ -19,7 +19,7 @@ from typing import Final
 
 from cluster.errors import ClusterError
 from cluster.fjord.at_work import NOW
-from protocols.text.byte_sizes import format_byte_size
+from protocols.text.quantities import format_byte_size
 
 EVERY_SECONDS: Final = 0.02
 """Between two measurements a process grows by some ten megabytes, not gigabytes."""

@@ -7,13 +7,19 @@ from collections.abc import Collection, Iterator
 import polars as pl
 
 from cluster.fjord.batch import ALWAYS, START
-from cluster.local.column_names import column_key
-from cluster.local.column_values import SAMPLE_ROWS
+from cluster.local.column_values import SAMPLE_ROWS, column_key
 from cluster.local.errors import TableFileError, explained
-from cluster.local.file_instants import Notation, are_numbers, instants, lack_zone
+from cluster.local.file_instants import (
+    Doubt,
+    Notation,
+    are_numbers,
+    doubts,
+    guessed_formats,
+    instants,
+    lack_zone,
+    warning_of_all,
+)
 from cluster.local.table_files import TableFile
-from cluster.local.time_formats import guessed_formats
-from cluster.local.time_units import Doubt, doubts, warning_of_all
 from cluster.operators.columns import Schema
 from protocols.text.plain_text import printable
 from protocols.wire.batches import DEFAULT_RATE_COLUMN

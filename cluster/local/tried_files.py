@@ -12,16 +12,13 @@ import typer
 
 from cluster.errors import ClusterError
 from cluster.expressions.user_functions import UserFunction
-from cluster.local.column_names import column_key
+from cluster.local.column_values import column_key
 from cluster.local.csv_files import CsvStyle
-from cluster.local.csv_options import CsvOptions
-from cluster.local.file_instants import Notation
+from cluster.local.csv_options import CsvOptions, named_values, of_streams
+from cluster.local.file_instants import Notation, TimeFormat, TimeUnit
 from cluster.local.joined_files import JoinedFiles
 from cluster.local.stream_files import TIME, StreamFile
-from cluster.local.stream_options import named_values, of_streams
 from cluster.local.table_files import open_table
-from cluster.local.time_formats import TimeFormat
-from cluster.local.time_units import TimeUnit
 from cluster.local.tried_query import Files, StreamFiles
 from protocols.text.closeness import did_you_mean
 from protocols.wire.names import folded

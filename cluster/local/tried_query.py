@@ -12,10 +12,9 @@ from cluster.language.catalog import BaseStream, Catalog, Entry, StaticRelation
 from cluster.language.dialect import tokens_of
 from cluster.language.errors import FjordSqlError
 from cluster.language.translation import Query, translate
-from cluster.local.joined_files import JoinedFiles
+from cluster.local.joined_files import JoinedFiles, why_text
 from cluster.local.stream_files import StreamFile
 from cluster.local.table_files import TableFile
-from cluster.local.text_cells import why_text
 from protocols.text.plain_text import printable
 from protocols.wire.names import folded
 from protocols.wire.streams import FieldType

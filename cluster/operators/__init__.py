@@ -5,28 +5,23 @@ from __future__ import annotations
 from cluster.operators.aggregate import Aggregate
 from cluster.operators.changes import Dstream, Istream
 from cluster.operators.count_window import CountWindow, PartitionedWindow
-from cluster.operators.difference import Difference, Intersection
-from cluster.operators.distinct import Distinct
 from cluster.operators.extent import Extent
 from cluster.operators.filter import Filter
-from cluster.operators.granularity import Granularity
 from cluster.operators.held import Held
-from cluster.operators.join import Join
+from cluster.operators.join import AntiJoin, Join, SemiJoin
 from cluster.operators.kept_extent import KeptExtent
 from cluster.operators.lookup import Lookup, LookupKind, TableLookup
 from cluster.operators.node import Node, Relation
 from cluster.operators.pattern_match import PatternMatch
 from cluster.operators.project import Project
 from cluster.operators.ranked import Ranked
-from cluster.operators.semi_join import AntiJoin, SemiJoin
 from cluster.operators.sequence import Sequence
 from cluster.operators.session_window import SessionWindow
+from cluster.operators.set_operations import Difference, Distinct, Intersection, Union
 from cluster.operators.source import Source
 from cluster.operators.stamp_join import StampJoin
-from cluster.operators.time_window import TimeWindow
-from cluster.operators.union import Union
+from cluster.operators.time_window import Granularity, TimeWindow, WindowBounds
 from cluster.operators.until_next import UntilNext
-from cluster.operators.window_bounds import WindowBounds
 from cluster.operators.zip import Zip, ZipKind
 
 __all__ = [

@@ -8,17 +8,26 @@ from typing import ClassVar, final
 import msgspec
 
 from cluster.operators.aggregate_functions import AGGREGATE_FUNCTIONS
-from cluster.operators.characteristics import Characteristics, aggregated, grouped, lasting, stepped
+from cluster.operators.characteristics import (
+    Characteristics,
+    Expected,
+    Measured,
+    aggregated,
+    combinations,
+    grouped,
+    kept_by_aggregate,
+    kept_by_groups,
+    lasting,
+    stepped,
+)
 from cluster.operators.columns import AggregateCall, Column, Schema
 from cluster.operators.count_window import CountWindow, PartitionedWindow
-from cluster.operators.expected_rows import Expected, Measured, combinations
 from cluster.operators.families import Keyed, Snapshotwise
 from cluster.operators.greatest_values import Greatest
-from cluster.operators.kept_rows import kept_by_aggregate, kept_by_groups
 from cluster.operators.node import Conditions, Need, lasts_us
+from cluster.operators.operation import listed, readable
 from cluster.operators.scalar_expressions import columns_of_all
 from cluster.operators.time_window import TimeWindow
-from cluster.operators.words import listed, readable
 from cluster.shared_nodes import remembered
 
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import ClassVar, final
 
-from cluster.operators.characteristics import Characteristics, instants
+from cluster.operators.characteristics import Characteristics, Expected, Measured, instants
 from cluster.operators.columns import Schema
 from cluster.operators.count_window import CountWindow
-from cluster.operators.expected_rows import Expected, Measured
 from cluster.operators.families import CountsCopies, Instantaneous, PassesMarks, WholeTuples, Window
 from cluster.operators.greatest_values import Greatest
 from cluster.operators.node import lasts_us

@@ -1,4 +1,6 @@
-"""The characteristics of streams, and what each operator makes of them (papers/pipes_costs.md section 1).
+"""The characteristics of streams, and rows expected and kept in a steady state (papers/pipes_costs.md section 1).
+
+Pure.
 
     distance    |--|           between the starts of two rows, on average
     validity    |------)       of a row, on average
@@ -13,6 +15,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable
+
+    from cluster.expressions.nodes import Expression
 
 KEYS_ASSUMED = 1_000
 """How many keys an aggregate has, and how many values a column by which rows are joined."""
@@ -167,3 +175,86 @@ def windowed(flow: Characteristics, size: float, slide: float) -> Characteristic
 def counted(flow: Characteristics, rows: float, keys: float = 1.0) -> Characteristics:
     """Return rows in a window of the last few rows of each of so many keys (22.11, 22.12)."""
     return replace(flow, validity=max(rows * keys * flow.distance, flow.granule))
+
+
+class Expected(NamedTuple):
+    """What is expected of a node.
+
+    Parameters
+    ----------
+    rows
+        Those that it answers, in microseconds; None where they cannot be estimated.
+    kept
+        How many rows its operator keeps; infinite if they become ever more, None where that cannot be estimated.
+    """
+
+    rows: Characteristics | None
+    kept: float | None = 0.0
+
+
+NOT_KNOWN = Expected(None, None)
+
+
+class Measured(Protocol):
+    """What is known of streams, conditions and relations: measured, or else assumed."""
+
+    def tuples(self, stream: str) -> Characteristics | None:
+        """Return the tuples of a stream; None if their rate is not known."""
+
+    def partners(self, stream: str, lookup: Hashable) -> float:
+        """Return how many rows a lookup (:class:`TableLookup`) makes of a tuple."""
+
+    def passing(self, stream: str | None, condition: Expression) -> float:
+        """Return the share of tuples that meet a condition; those of no stream are computed."""
+
+    def pairs(self, condition: Expression | None, left: frozenset[str], right: frozenset[str]) -> float:
+        """Return the share of pairs of rows with these columns that meet a condition."""
+
+
+def combinations(keys: Sequence[object]) -> int:
+    """Return how many combinations of the values of some keys there are."""
+    return KEYS_ASSUMED if keys else 1
+
+
+def kept_by_join(left: Characteristics, right: Characteristics) -> tuple[float, float]:
+    """Return the rows of each side that a join keeps, with those that wait until the other side has moved on."""
+    return (_kept_of(left, right), _kept_of(right, left))
+
+
+def _kept_of(own: Characteristics, other: Characteristics) -> float:
+    if math.isinf(own.distance):
+        return 0.0
+    waits = 0.0 if math.isinf(other.distance) else other.distance / (2 * own.distance)
+    return own.valid_rows + waits
+
+
+def kept_by_distinct(flow: Characteristics) -> float:
+    """Return the rows that duplicate elimination keeps: those that are valid."""
+    return flow.valid_rows
+
+
+def kept_by_aggregate(flow: Characteristics) -> float:
+    """Return the partial aggregates that are kept: one for each instant at which a row that is valid ends."""
+    if flow.distance >= flow.validity:
+        return 1.0
+    if math.isinf(flow.validity):
+        return 1.0
+    return flow.validity / flow.granule * instants_hit(flow, 1.0)
+
+
+def kept_by_groups(flow: Characteristics, groups: float) -> float:
+    """Return the partial aggregates that are kept for so many groups."""
+    one = Characteristics(flow.distance * groups, flow.validity, flow.granule)
+    if one.distance >= one.validity:
+        return flow.valid_rows
+    return groups * kept_by_aggregate(one)
+
+
+def kept_by_split(flow: Characteristics, longest: float) -> float:
+    """Return the rows kept while rows are cut into pieces of a length: those valid, and pieces in order.
+
+    It is kept as the reference: only physical plans do that, which are not estimated.
+    """
+    if longest >= flow.validity:
+        return 0.0
+    return flow.valid_rows + flow.validity / (2 * longest)

@@ -1,7 +1,23 @@
-"""Columns of plans, and the expressions and aggregate calls that compute them."""
+"""Columns of plans, and the expressions and aggregate calls that compute them; marks, and names not taken yet.
+
+Marks: columns that rows of running plans have besides those of queries, which never see them.
+
+    rows of                           marks, besides the query group
+    samples that queries share        VISIBLE_FROM
+    shared windows by count           VISIBLE_FROM, SUPERSEDED_UNTIL
+    shared extents                    VISIBLE_FROM, SUPERSEDED_UNTIL, EXTENT, RUN_BEGIN, RUN_END
+    windows merged from panes         VISIBLE_FROM, SUPERSEDED_UNTIL, SIZE, SLIDE
+    samples that devices aggregate    COVERED_BY
+    the right side of a join          those of the left, with RIGHT before their names
+    pieces of rows that were cut      ORIGIN, on their way to a lookup (cluster/physical/rules/pieces.py)
+
+A row is for the queries that began after ``SUPERSEDED_UNTIL``, up to ``VISIBLE_FROM``. Names of marks are in running
+state, and never change.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final, Literal
 
 import msgspec
@@ -9,6 +25,7 @@ import msgspec
 from cluster.expressions import nodes as expressions
 from cluster.expressions.nodes import Expression
 from cluster.expressions.text import quoted_text, text_of
+from protocols.wire.batches import COVERED_BY_COLUMN
 from protocols.wire.streams import FieldType
 
 
@@ -180,3 +197,69 @@ class AggregateCall(msgspec.Struct, frozen=True):
         if self.by is not msgspec.UNSET:
             argument = (*argument, self.by)
         return argument if self.order is None else (*argument, Scalar(expressions.Column(self.order), STAMP.type))
+
+
+SUPERSEDED_UNTIL = Column("fjord_after", FieldType.INTEGER)
+"""Queries visible from this epoch or an earlier one get another row instead."""
+
+SIZE = Column("fjord_size_us", FieldType.INTEGER, "us")
+SLIDE = Column("fjord_slide_us", FieldType.INTEGER, "us")
+"""The window that a row merged from panes is of."""
+
+EXTENT = Column("fjord_extent", FieldType.INTEGER)
+"""The number of the extent that a row of shared extents is of."""
+RUN_BEGIN = Column("fjord_run_begin", FieldType.INTEGER, STAMP.unit)
+RUN_END = Column("fjord_run_end", FieldType.INTEGER, STAMP.unit)
+"""The interval of a row of shared extents."""
+
+MARKS: Schema = (QUERY_GROUP, SIZE, SLIDE, VISIBLE_FROM, SUPERSEDED_UNTIL)
+"""The marks of the rows of answers, by which each query finds its own."""
+
+RIGHT = "fjord_right_"
+"""Prefix of the marks of the right side of a join below it."""
+
+COVERED_BY = Column(COVERED_BY_COLUMN, FieldType.TEXT)
+"""The fingerprints of device partial aggregates that contain a sample."""
+
+ORIGIN = Column("fjord_origin", FieldType.INTEGER, STAMP.unit)
+"""Where the row began of which this is a piece: the start of one that was not cut."""
+
+
+def unique_name(wanted: str, taken: Iterable[str]) -> str:
+    """Return `wanted`, or with a number behind it if it is among `taken` (compared without case).
+
+    >>> unique_name("item", ["item", "Item_2"])
+    'item_3'
+    """
+    return Names(taken).unique(wanted)
+
+
+class Names:
+    """Names that are taken, compared without case; each new one takes no more work than the one before.
+
+    Parameters
+    ----------
+    taken
+        Those that are, to begin with.
+    """
+
+    def __init__(self, taken: Iterable[str] = ()) -> None:
+        self._taken = {name.casefold() for name in taken}
+        self._numbers: dict[str, int] = {}
+
+    def __contains__(self, name: str) -> bool:
+        return name.casefold() in self._taken
+
+    def add(self, name: str) -> None:
+        """Take a name."""
+        self._taken.add(name.casefold())
+
+    def unique(self, wanted: str) -> str:
+        """Return `wanted`, or with the least number behind it that makes it one that is not taken; and take it."""
+        name, number = wanted, self._numbers.get(wanted, 1)
+        while name in self:
+            number += 1
+            name = f"{wanted}_{number}"
+        self._numbers[wanted] = number
+        self.add(name)
+        return name

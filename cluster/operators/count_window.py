@@ -8,15 +8,13 @@ from typing import Annotated, NoReturn, final
 
 from msgspec import Meta
 
-from cluster.operators.characteristics import Characteristics, counted
+from cluster.operators.characteristics import Characteristics, Expected, Measured, combinations, counted
 from cluster.operators.columns import QUERY_GROUP, Schema
 from cluster.operators.errors import UnboundedPlanError
-from cluster.operators.expected_rows import Expected, Measured, combinations
 from cluster.operators.families import CountsCopies, CutAtWatermarks, Keyed, PassesErrors, Window
 from cluster.operators.greatest_values import Greatest
 from cluster.operators.node import Conditions, Need, Node
-from cluster.operators.operation import Late, own
-from cluster.operators.words import listed, tuples_counted
+from cluster.operators.operation import Late, listed, own, tuples_counted
 from cluster.shared_nodes import remembered
 
 

@@ -9,13 +9,11 @@ from typing import ClassVar, Literal, final
 import msgspec
 
 from cluster.expressions.walks import columns_read
-from cluster.operators.characteristics import Characteristics
+from cluster.operators.characteristics import Characteristics, Expected, Measured
 from cluster.operators.columns import STAMP, Column, Scalar, Schema
-from cluster.operators.expected_rows import Expected, Measured
 from cluster.operators.families import CountsCopies, CutAtWatermarks, Keyed, Snapshotwise
 from cluster.operators.node import Conditions, Need, lasts_us
-from cluster.operators.operation import Late, own
-from cluster.operators.words import listed, readable
+from cluster.operators.operation import Late, listed, own, readable
 from cluster.shared_nodes import remembered
 from protocols.wire.streams import FieldType
 
@@ -56,7 +54,7 @@ class Coalescing(msgspec.Struct, frozen=True):
     kept
         How it is kept.
     counted
-        True if queries share the samples of the window by count below (cluster/plan/counted_extents.py). Left out of
+        True if queries share the samples of the window by count below (cluster/plan/extents.py). Left out of
         plans of earlier versions, whose queries go on as they have begun.
     """
 

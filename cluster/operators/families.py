@@ -12,9 +12,8 @@ from typing import ClassVar, Self
 
 from msgspec.structs import replace
 
-from cluster.operators.characteristics import Characteristics
+from cluster.operators.characteristics import NOT_KNOWN, Characteristics, Expected, Measured
 from cluster.operators.columns import QUERY_GROUP, Scalar, Schema
-from cluster.operators.expected_rows import NOT_KNOWN, Expected, Measured
 from cluster.operators.node import Conditions, Need, Node, all_exact, error_of, lasts_us
 from cluster.operators.scalar_expressions import columns_of
 from cluster.shared_nodes import SharedNode, remembered

@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import ClassVar, final
 
-from cluster.expressions.outcomes import never_true
-from cluster.operators.characteristics import Characteristics, filtered
+from cluster.expressions.conditions import never_true
+from cluster.operators.characteristics import Characteristics, Expected, Measured, filtered
 from cluster.operators.columns import Scalar
-from cluster.operators.expected_rows import Expected, Measured
 from cluster.operators.families import PassesErrors, PassesForEver, PassesMarks, RowByRow
 from cluster.operators.greatest_values import Greatest, both, greatest_of
 from cluster.operators.node import Conditions, Need, Node
-from cluster.operators.operation import Prompt
+from cluster.operators.operation import Prompt, readable
 from cluster.operators.scalar_expressions import columns_of, conjuncts_of
-from cluster.operators.words import readable
 from cluster.shared_nodes import remembered
 
 

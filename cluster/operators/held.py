@@ -12,8 +12,7 @@ from cluster.operators.errors import UnboundedPlanError
 from cluster.operators.families import NotEstimated, OneInput
 from cluster.operators.lookup import TableLookup
 from cluster.operators.node import Conditions, Need, Node
-from cluster.operators.operation import Late
-from cluster.operators.words import listed
+from cluster.operators.operation import Late, listed
 from cluster.shared_nodes import remembered
 
 
@@ -129,7 +128,7 @@ class HeldOperation(Late, frozen=True, tag="Held"):
     streams
         The streams whose instants determine the version of the table.
     begins_us
-        The instant at which the query begins; None for that at which the streams do (cluster/physical/beginnings.py).
+        The instant at which the query begins; None for that at which the streams do (cluster/physical/nodes.py).
     waits_us
         How much later the rows begin.
     marked

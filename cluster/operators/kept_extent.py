@@ -13,9 +13,8 @@ from cluster.operators.count_window import count_window_words
 from cluster.operators.errors import UnboundedPlanError
 from cluster.operators.families import CountsCopies, CutAtWatermarks, NotEstimated, OneInput, WholeTuples
 from cluster.operators.node import Node
-from cluster.operators.operation import Operation
+from cluster.operators.operation import Operation, listed, tuples_counted
 from cluster.operators.time_window import window_words
-from cluster.operators.words import listed, tuples_counted
 from cluster.shared_nodes import remembered
 from protocols.wire.streams import FieldType
 
@@ -67,7 +66,7 @@ class KeptTuples(msgspec.Struct, frozen=True):
 
 @final
 class KeptExtent(NotEstimated, CutAtWatermarks, CountsCopies, WholeTuples, OneInput, frozen=True, tag="KeptExtent"):
-    """Coalesced rows of at most so many tuples of a window (docs/reference/sql.md, Keeping fewer tuples).
+    """Coalesced rows of at most so many tuples of a window (docs/reference/sql/intervals.md, Keeping fewer tuples).
 
     Tuples are valid at their own instant only, and numbered in runs.
     """

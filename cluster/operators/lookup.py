@@ -11,9 +11,8 @@ from cluster.operators.columns import Scalar, Schema
 from cluster.operators.families import PassesMarks, RowByRow
 from cluster.operators.greatest_values import Greatest, both, greatest_of
 from cluster.operators.node import Conditions, Need, Node, lasts_us
-from cluster.operators.operation import Prompt
+from cluster.operators.operation import Prompt, listed, readable
 from cluster.operators.scalar_expressions import columns_of
-from cluster.operators.words import listed, readable
 from cluster.shared_nodes import remembered
 
 LookupKind = Literal["inner", "left", "semi", "anti"]

@@ -14,10 +14,9 @@ from collections.abc import Callable, Hashable, Iterable, Iterator
 from functools import lru_cache
 from typing import ClassVar, NamedTuple, NoReturn, Self, final
 
-from cluster.operators.characteristics import Characteristics
+from cluster.operators.characteristics import NOT_KNOWN, Characteristics, Expected, Measured
 from cluster.operators.columns import Scalar, Schema
 from cluster.operators.errors import UnboundedPlanError
-from cluster.operators.expected_rows import NOT_KNOWN, Expected, Measured
 from cluster.operators.greatest_values import Greatest
 from cluster.operators.operation import Operation
 from cluster.operators.window_shapes import END_OF_TIME_US
@@ -85,7 +84,7 @@ class Node:
     def kept_apart(self, inputs: tuple[Node, ...], marks: Schema) -> Node:
         """Return the node, above inputs whose rows have marks, so that rows of several queries do not meet.
 
-        Its rows have the marks, too: they stay columns, or become keys (:mod:`cluster.physical.rules.marks`).
+        Its rows have the marks, too: they stay columns, or become keys (:mod:`cluster.physical.rules.folding`).
 
         Parameters
         ----------

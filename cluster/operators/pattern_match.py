@@ -15,10 +15,9 @@ from msgspec import Meta
 from cluster.operators.columns import AggregateCall, Column, Output, Scalar, Schema
 from cluster.operators.errors import UnboundedPlanError
 from cluster.operators.families import CountsCopies, Instantaneous, Keyed, NotEstimated, OneInput, WholeTuples
-from cluster.operators.operation import Prompt, own
-from cluster.operators.words import listed
+from cluster.operators.operation import Prompt, listed, own
 from cluster.shared_nodes import remembered
-from protocols.text.durations import format_duration
+from protocols.text.quantities import format_duration
 
 INSTANT = "fjord_start_us"
 """The column of the instant at which a row is valid, which all rows have although no schema names it: STAMP()."""
@@ -191,7 +190,7 @@ def _quantifier(element: PatternElement) -> str:
 class PatternMatch(
     Keyed, NotEstimated, CountsCopies, WholeTuples, Instantaneous, OneInput, frozen=True, tag="PatternMatch"
 ):
-    """Matches of a pattern of rows, for each combination of `keys` (docs/reference/sql.md, Patterns).
+    """Matches of a pattern of rows, for each combination of `keys` (docs/reference/sql/patterns.md, Patterns).
 
     Tuples are valid at their own instant only; a match is valid at that of its last row.
     """

@@ -13,7 +13,7 @@ from cluster.operators.families import PassesErrors, PassesForEver, RowByRow
 from cluster.operators.filter import Filter
 from cluster.operators.greatest_values import Greatest, least
 from cluster.operators.node import Conditions, Need, Node, all_exact, error_of
-from cluster.operators.operation import ADDED, Prompt
+from cluster.operators.operation import ADDED, Prompt, listed, readable
 from cluster.operators.scalar_expressions import (
     by_name,
     columns_of,
@@ -22,7 +22,6 @@ from cluster.operators.scalar_expressions import (
     plain_column,
     substituted,
 )
-from cluster.operators.words import listed, readable
 from cluster.shared_nodes import remembered
 
 

@@ -6,12 +6,11 @@ from collections.abc import Iterable
 
 from cluster.expressions import nodes as expressions
 from cluster.expressions.timestamps import SHOWN_BY
-from cluster.operators.columns import Column, Output, Scalar, Schema
+from cluster.operators.columns import Column, Names, Output, Scalar, Schema
 from cluster.operators.node import Node, Relation
 from cluster.operators.project import Project
 from cluster.operators.scalar_expressions import column_scalar, plain_column
 from cluster.operators.source import Source
-from cluster.operators.unique_names import Names
 from cluster.shared_nodes import remembered
 from protocols.wire.streams import FieldType
 

@@ -9,9 +9,8 @@ from msgspec.structs import replace
 
 from cluster.expressions import nodes as expressions
 from cluster.expressions.nodes import Binary, Call
-from cluster.operators.columns import QUERY_GROUP, VISIBLE_FROM, Column, Output, Scalar, Schema
+from cluster.operators.columns import QUERY_GROUP, RIGHT, VISIBLE_FROM, Column, Output, Scalar, Schema
 from cluster.operators.held import Held
-from cluster.operators.mark_columns import RIGHT
 from cluster.operators.node import Node
 from cluster.operators.project import Project
 from cluster.operators.projections import project

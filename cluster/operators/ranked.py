@@ -8,14 +8,12 @@ from typing import Annotated, ClassVar, final
 
 from msgspec import Meta
 
-from cluster.operators.characteristics import Characteristics
+from cluster.operators.characteristics import Characteristics, Expected, Measured, combinations
 from cluster.operators.columns import Column, Ordering, RankFunction, Schema
-from cluster.operators.expected_rows import Expected, Measured, combinations
 from cluster.operators.families import CountsCopies, CutAtWatermarks, Keyed, Snapshotwise
 from cluster.operators.greatest_values import Greatest
 from cluster.operators.node import Conditions, Need, lasts_us
-from cluster.operators.operation import Late, own_keys
-from cluster.operators.words import listed
+from cluster.operators.operation import Late, listed, own_keys
 from cluster.shared_nodes import remembered
 from protocols.wire.streams import FieldType
 

@@ -8,15 +8,13 @@ from typing import Annotated, ClassVar, Literal, final
 import msgspec
 from msgspec import Meta
 
-from cluster.operators.characteristics import Characteristics
+from cluster.operators.characteristics import Characteristics, Expected, Measured, combinations
 from cluster.operators.columns import Column, Schema
 from cluster.operators.errors import UnboundedPlanError
-from cluster.operators.expected_rows import Expected, Measured, combinations
 from cluster.operators.families import CountsCopies, Instantaneous, Keyed, OneInput, WholeTuples
-from cluster.operators.operation import Prompt, own
-from cluster.operators.words import listed, signed, tuples_counted
+from cluster.operators.operation import Prompt, listed, own, signed, tuples_counted
 from cluster.shared_nodes import remembered
-from protocols.text.durations import format_duration
+from protocols.text.quantities import format_duration
 from protocols.wire.streams import FieldType
 
 SequenceFunction = Literal["lag", "lead", "first", "last", "count", "sum", "avg", "min", "max"]

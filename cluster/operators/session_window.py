@@ -9,11 +9,10 @@ from cluster.operators.columns import Schema
 from cluster.operators.errors import UnboundedPlanError
 from cluster.operators.families import CountsCopies, CutAtWatermarks, Keyed, NotEstimated, PassesErrors, Window
 from cluster.operators.node import Conditions, Need
-from cluster.operators.operation import Operation, own
+from cluster.operators.operation import Operation, listed, own
 from cluster.operators.window_shapes import Session
-from cluster.operators.words import listed
 from cluster.shared_nodes import remembered
-from protocols.text.durations import format_duration
+from protocols.text.quantities import format_duration
 
 
 @final

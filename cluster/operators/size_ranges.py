@@ -21,7 +21,7 @@ from cluster.operators import Aggregate, Granularity, Node, TimeWindow, WindowBo
 from cluster.operators.walks import from_below, rebuilt
 from cluster.operators.window_shapes import Allowed, Span
 from cluster.shared_nodes import remembered
-from protocols.text.durations import format_duration
+from protocols.text.quantities import format_duration
 
 Kind = Literal["window", "granularity"]
 FEWEST_STEPS = 4

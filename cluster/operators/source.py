@@ -9,13 +9,12 @@ import msgspec
 from msgspec import Meta
 from msgspec.structs import replace
 
-from cluster.operators.characteristics import Characteristics, filtered
+from cluster.operators.characteristics import NOT_KNOWN, Characteristics, Expected, Measured, filtered
 from cluster.operators.columns import Schema
-from cluster.operators.expected_rows import NOT_KNOWN, Expected, Measured
 from cluster.operators.families import Instantaneous
 from cluster.operators.lookup import TableLookup, lookup_words
 from cluster.operators.node import Leaf, Node
-from protocols.text.durations import format_duration
+from protocols.text.quantities import format_duration
 
 MOST_READINGS = 1_000
 """Most streams and relations that a query may read, each counted as often as it is read."""

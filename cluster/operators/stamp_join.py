@@ -7,16 +7,14 @@ from typing import ClassVar, final
 
 from msgspec.structs import replace
 
-from cluster.operators.characteristics import Characteristics
+from cluster.operators.characteristics import Characteristics, Expected, Measured, combinations
 from cluster.operators.columns import Scalar, Schema
 from cluster.operators.errors import UnboundedPlanError
-from cluster.operators.expected_rows import Expected, Measured, combinations
 from cluster.operators.families import Instantaneous, TwoInputs
 from cluster.operators.node import Conditions, Need, Node
-from cluster.operators.operation import Prompt, own_pairs
+from cluster.operators.operation import Prompt, own_pairs, pairs_listed, readable, signed
 from cluster.operators.query_groups import SAME_GROUP, marks_renamed, with_either_mark
 from cluster.operators.scalar_expressions import columns_of
-from cluster.operators.words import pairs_listed, readable, signed
 from cluster.operators.zip import ZipKind
 from cluster.shared_nodes import remembered
 
@@ -93,7 +91,7 @@ class StampJoin(Instantaneous, TwoInputs, frozen=True, tag="StampJoin"):
         del conditions
         needed = wanted.union(*self.keys)
         if self.latest:
-            needed |= self.right.names  # all break ties: cluster/plan/partner_columns.py
+            needed |= self.right.names  # all break ties: cluster/plan/rewrite.py
         elif self.predicate is not None:
             needed |= columns_of(self.predicate)
         for side in self.inputs:

@@ -1,24 +1,33 @@
-"""Windows by time: of a length, on a grid, or without an end."""
+"""Windows by time, on a grid or without an end; snapshots at some instants only; bounds of windows as columns."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Iterator
-from typing import Annotated, final
+from typing import Annotated, ClassVar, final
 
 import msgspec
 from msgspec import UNSET, Meta
 
-from cluster.operators.characteristics import Characteristics, windowed
+from cluster.operators.characteristics import Characteristics, Expected, Measured, coarsened, windowed
+from cluster.operators.columns import Column, Schema
 from cluster.operators.errors import UnboundedPlanError
-from cluster.operators.expected_rows import Expected, Measured
-from cluster.operators.families import AnswersAtOnce, PassesCopies, PassesErrors, PassesMarks, Window
+from cluster.operators.families import (
+    AnswersAtOnce,
+    PassesCopies,
+    PassesErrors,
+    PassesForEver,
+    PassesMarks,
+    Snapshotwise,
+    Window,
+)
 from cluster.operators.greatest_values import Greatest
 from cluster.operators.node import Conditions, Need, bounded
-from cluster.operators.operation import Prompt
+from cluster.operators.operation import Prompt, listed
 from cluster.operators.window_shapes import Allowed, Grid, Span
 from cluster.shared_nodes import remembered
-from protocols.text.durations import format_duration
+from protocols.text.quantities import format_duration
+from protocols.wire.streams import FieldType
 
 
 @final
@@ -37,7 +46,7 @@ class TimeWindow(PassesMarks, PassesErrors, PassesCopies, AnswersAtOnce, Window,
     allowed: Allowed | msgspec.UnsetType = UNSET
     """The range that its author allows (cluster/operators/size_ranges.py); plans that run have none."""
     family_us: Annotated[int, Meta(ge=1)] | msgspec.UnsetType = UNSET
-    """Its panes are shared with windows of this family only (cluster/plan/pane_families.py); unset: the common one."""
+    """Its panes are shared with windows of this family only (cluster/plan/pane_query.py); unset: the common one."""
 
     def describe(self) -> str:
         """Return one line about it."""
@@ -173,3 +182,158 @@ def grid_words(grid: Grid, slide_us: int) -> str:
 
 def _span_words(span: Span) -> str:
     return span.words if span.calendar else format_duration(span.count)
+
+
+@final
+class Granularity(
+    PassesMarks, PassesForEver, PassesErrors, PassesCopies, AnswersAtOnce, Window, frozen=True, tag="Granularity"
+):
+    """Snapshots at whole multiples of `granule_us` only."""
+
+    written_as: ClassVar[str] = "GRANULARITY"
+    granule_us: Annotated[int, Meta(ge=1)]
+    allowed: Allowed | msgspec.UnsetType = UNSET
+
+    def describe(self) -> str:
+        """Return one line about it, with how coarse its author allows it to be."""
+        most = "" if self.allowed is UNSET else f", at most {format_duration(self.allowed.worst_us)}"
+        return f"granularity of {format_duration(self.granule_us)}{most}"
+
+    def expected(self, below: tuple[Characteristics, ...], measured: Measured) -> Expected:
+        """Return the rows, which begin and end at multiples."""
+        del measured
+        return Expected(coarsened(below[0], self.granule_us))
+
+    def operation(self, lag_us: int | None = None) -> GranularityOperation:
+        """Return what runs of it."""
+        del lag_us
+        return GranularityOperation(self.granule_us)
+
+    @property
+    def is_instantaneous(self) -> bool:
+        """No: rows last from one multiple to the next."""
+        return False
+
+    @property
+    @remembered
+    def rows_last_us(self) -> int | None:
+        """Longer than those of the input by the distance of two multiples."""
+        below = self.input.longest_validity_us
+        return None if below is None else bounded(below + self.granule_us)
+
+    def needed_below(self, wanted: frozenset[str], conditions: Conditions) -> Iterator[Need]:
+        """Yield the tuples with what is wanted of them."""
+        del conditions
+        yield self.input, wanted, ()
+
+    def greatest_below(self, greatest: Greatest) -> tuple[Greatest, ...]:
+        """Return the same: rows pass with their values."""
+        return (greatest,)
+
+    @remembered
+    def reach_us(self) -> int:
+        """Return that of the input, and the distance of two multiples."""
+        return self.input.reach_us() + self.granule_us
+
+    @remembered
+    def published_us(self) -> int:
+        """Return that of the input, and the distance of two multiples."""
+        return self.input.published_us() + self.granule_us
+
+    @remembered
+    def delay_us(self) -> int:
+        """Return that of the input, and the distance of two multiples."""
+        return self.input.delay_us() + self.granule_us
+
+    @property
+    @remembered
+    def full_after_us(self) -> int:
+        """The distance of two multiples after the input."""
+        return self.input.full_after_us + self.granule_us
+
+    @property
+    def quality(self) -> str | None:
+        """That of the input."""
+        return self.input.quality
+
+    @property
+    def unique_columns(self) -> frozenset[str] | None:
+        """Those of the input."""
+        return self.input.unique_columns
+
+    @property
+    def duplicate_free(self) -> bool:
+        """Whether the input is."""
+        return self.input.duplicate_free
+
+
+@final
+class GranularityOperation(Prompt, frozen=True, tag="Granularity"):
+    """Snapshots at whole multiples of `granule_us`."""
+
+    granule_us: int
+
+    def describe(self) -> str:
+        """Return one line about it."""
+        return f"granularity of {format_duration(self.granule_us)}"
+
+
+@final
+class WindowBounds(PassesMarks, PassesCopies, Snapshotwise, frozen=True, tag="WindowBounds"):
+    """Tuples with begin and end of the window that there is at each instant, as columns `start` and `end`.
+
+    At an instant t that is the window of the last boundary of `grid`, which has a size, that is at most t + 1.
+    """
+
+    written_as: ClassVar[str] = "an aggregate"
+    grid: Grid
+    start: str
+    end: str
+
+    @property
+    @remembered
+    def schema(self) -> Schema:
+        """The columns of the tuples, and the bounds."""
+        return (*self.input.schema, *(Column(name, FieldType.INTEGER) for name in (self.start, self.end)))
+
+    def describe(self) -> str:
+        """Return one line about them."""
+        return bounds_words(self.grid, self.start, self.end)
+
+    def expected(self, below: tuple[Characteristics, ...], measured: Measured) -> Expected:
+        """Return the rows of the input."""
+        del measured
+        return Expected(below[0])
+
+    def operation(self, lag_us: int | None = None) -> WindowBoundsOperation:
+        """Return what runs of it."""
+        del lag_us
+        return WindowBoundsOperation(self.grid, self.start, self.end)
+
+    def needed_below(self, wanted: frozenset[str], conditions: Conditions) -> Iterator[Need]:
+        """Yield the tuples with what is wanted of them."""
+        del conditions
+        yield self.input, wanted & self.input.names, ()
+
+    @remembered
+    def delay_us(self) -> int:
+        """Return that of the input."""
+        return self.input.delay_us()
+
+
+@final
+class WindowBoundsOperation(Prompt, frozen=True, tag="WindowBounds"):
+    """Rows cut where a window moves, with its begin and end; fields as of the node."""
+
+    grid: Grid
+    start: str
+    end: str
+
+    def describe(self) -> str:
+        """Return one line about it."""
+        return bounds_words(self.grid, self.start, self.end)
+
+
+def bounds_words(grid: Grid, start: str, end: str) -> str:
+    """Return one line about the bounds of a window as columns."""
+    return f"bounds of the {grid_words(grid, 1)}: {listed((start, end))}"

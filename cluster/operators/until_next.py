@@ -8,16 +8,14 @@ from typing import Annotated, ClassVar, final
 
 from msgspec import Meta
 
-from cluster.operators.characteristics import Characteristics, counted, lasting
+from cluster.operators.characteristics import Characteristics, Expected, Measured, combinations, counted, lasting
 from cluster.operators.columns import Column, Schema
 from cluster.operators.errors import UnboundedPlanError
-from cluster.operators.expected_rows import Expected, Measured, combinations
 from cluster.operators.families import CountsCopies, CutAtWatermarks, Keyed, PassesErrors, Window
 from cluster.operators.node import Conditions, Need
-from cluster.operators.operation import Operation, own
-from cluster.operators.words import listed
+from cluster.operators.operation import Operation, listed, own
 from cluster.shared_nodes import remembered
-from protocols.text.durations import format_duration
+from protocols.text.quantities import format_duration
 from protocols.wire.streams import FieldType
 
 

@@ -1,11 +1,11 @@
-"""Walking over plans: each distinct node once, however many paths lead to it (cluster/shared_nodes.py)."""
+"""Walking over plans, each distinct node once, however many paths lead to it; and whether state is bounded."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 
-from cluster.operators import Held, Lookup, Node
+from cluster.operators import Held, Lookup, Node, Union
 from cluster.shared_nodes import remembered
 
 
@@ -94,3 +94,20 @@ def written_out(node: Node) -> int:
 def levels(node: Node) -> int:
     """Return the number of nodes on the longest path from the top of a plan to a stream."""
     return 1 + max([levels(each) for each in node.inputs], default=0)
+
+
+def named_operator(node: Node) -> str:
+    """Return, in words, the topmost operator of a plan that its query names, apart from filters and projections."""
+    top = node.below_filters
+    return "UNION or an outer join" if isinstance(top, Union) else top.written_as
+
+
+@remembered
+def unbounded_operator(node: Node) -> str | None:
+    """Return, in words, an operator of `node` that would have to keep every tuple, or None."""
+    for each in node.inputs:
+        if (found := unbounded_operator(each)) is not None:
+            return found
+    if node.keeps_tuples and any(each.stays_for_ever for each in node.inputs):
+        return named_operator(node)
+    return None

@@ -7,15 +7,13 @@ from typing import ClassVar, Literal, NoReturn, final
 
 from msgspec.structs import replace
 
-from cluster.operators.characteristics import Characteristics
+from cluster.operators.characteristics import Characteristics, Expected, Measured
 from cluster.operators.columns import Column, Schema
 from cluster.operators.errors import UnboundedPlanError
-from cluster.operators.expected_rows import Expected, Measured
 from cluster.operators.families import CountsCopies, Instantaneous, TwoInputs
 from cluster.operators.node import Conditions, Need, Node
-from cluster.operators.operation import Prompt, own_pairs
+from cluster.operators.operation import Prompt, own_pairs, pairs_listed, signed
 from cluster.operators.query_groups import SAME_GROUP, marks_renamed, with_either_mark
-from cluster.operators.words import pairs_listed, signed
 from cluster.shared_nodes import remembered
 from protocols.wire.streams import FieldType
 

@@ -1,6 +1,6 @@
 """From the logical plan of an epoch to its physical plan: in one pass each query goes to the fragment of its kind.
 
-This is the only place that decides what runs where; hosts only instantiate (:mod:`cluster.fjord.instantiation`).
+This is the only place that decides what runs where; hosts only instantiate (:mod:`cluster.fjord.running_kinds`).
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from msgspec.structs import replace
 from cluster.operators import Node
 from cluster.physical.nodes import NOTHING, Fragment, PhysicalPlan, Subscriber
 from cluster.physical.rules.folded_queries import FoldedQuery
+from cluster.physical.rules.folding import shares_tuples
 from cluster.physical.rules.shared_extents import CoalescingQuery
 from cluster.physical.rules.shared_panes import WindowedQuery
-from cluster.physical.rules.templates import shares_tuples
 from cluster.physical.subscriber_tally import SubscriberTally
 from cluster.physical.successors import Step, indexed, place_in, successor
 from cluster.plan.epoch import Plan, PlannedQuery

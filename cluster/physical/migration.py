@@ -21,7 +21,7 @@ from cluster.operators.walks import nodes_of
 from cluster.operators.window_shapes import END_OF_TIME_US
 from cluster.plan.epoch import Handover
 from cluster.plan.history import EVER_US, has_own_beginning
-from cluster.plan.pane_families import differ_in_families_only
+from cluster.plan.pane_query import differ_in_families_only
 from cluster.plan.pipelines import is_pipeline
 
 DEADLINE_HINT = "state a deadline: how long after the last tuple that was read the new plan takes over, full or not"

@@ -5,12 +5,31 @@
 
 Values: a plan is written and read by msgspec, and two are compared node by node (:mod:`cluster.physical.difference`).
 Estimates and measurements of a node are kept outside the plan, by the node's id.
+
+Which answers tasks may write into files of the results table themselves, and which the driver writes.
+
+    without state    task    [ stamps 0 to 5 ][ stamps 5 to 9 ]     in order as they come: only numbers are missing
+    with state       bucket  [ some keys of each window        ]    the driver puts each query's in order of their
+                             [ other keys of each window       ]    starts, and finds the rows that others close
+
+Buckets with many answers hand them to the driver in files, which it reads.
+
+The plan says which may; whether a task does depends on how many answers it has
+(docs/decisions/0023-tasks-write-many-answers.md).
+
+Where streams begin, for queries that were there before them: their rows of relations flow from there.
+
+    commit      1       2       3           watermark behind it, by commit: none, 2, 6
+    stamps      5       4       9           begins at 4: then no earlier tuple can come any more
+
+A query that is added later begins at the watermark that the stream has then (cluster/plan/history.py). A beginning
+depends only on what is stored and in which commits: not on conditions, micro-batches, or where a replay begins.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
@@ -37,9 +56,9 @@ from cluster.physical.operations import (
     WindowBounds,
 )
 from cluster.physical.subscriber_tally import SubscriberTally
-from cluster.plan.called_functions import called_by, functions_of, scalars_in
 from cluster.plan.epoch import Handover
 from cluster.plan.history import EVER_US
+from cluster.plan.names_read import called_by, functions_of, scalars_in
 from cluster.plan.pipelines import is_pipeline
 from protocols.wire.demands import QueryDemand
 
@@ -313,7 +332,7 @@ class Fragment(msgspec.Struct, frozen=True, dict=True):
 
     @cached_property
     def begins_with(self) -> frozenset[str]:
-        """The streams with whose beginning its rows of relations begin to flow (cluster/physical/beginnings.py)."""
+        """The streams with whose beginning its rows of relations begin to flow (cluster/physical/nodes.py)."""
         held = (node.operation for node in self.nodes if isinstance(node.operation, Held))
         return frozenset().union(*(each.against or each.streams for each in held if each.begins_us is None))
 
@@ -493,3 +512,64 @@ class Work:
         """The same in words."""
         shed = f", {self.shed.words}" if self.shed else ""
         return f"{self.tuples:,} tuples in, {self.answers:,} rows out, {self.seconds:,.2f} s of work{shed}"
+
+
+ANSWERS_RETURNED = 50_000
+"""So many answers a task returns to the driver: one file of all tasks is quicker then, and leaves fewer small files."""
+ANSWERS_OF_A_BUCKET = 5_000
+"""So many answers a bucket returns to the driver by way of Java; more it hands over in a file
+(docs/decisions/0077-buckets-hand-over-files.md)."""
+
+
+def may_be_written_by_tasks(fragment: Fragment) -> bool:
+    """Return whether the answers of a fragment may be written by the tasks that make them.
+
+    Parameters
+    ----------
+    fragment
+        A fragment of the physical plan; the tasks of a Spark query write nothing unless this is so of all that it runs.
+    """
+    return fragment.host is Host.STATELESS
+
+
+def answers_words(fragment: Fragment) -> str:
+    """Return in words which part of Spark writes the answers of a fragment, for EXPLAIN.
+
+    Parameters
+    ----------
+    fragment
+        A fragment of the physical plan; of a query that is only explained, one of its own.
+    """
+    if may_be_written_by_tasks(fragment):
+        return f"answers: written by the driver; by a task itself when it has more than {ANSWERS_RETURNED:,} of them"
+    return "answers: written by the driver"
+
+
+def unbegun_streams(fragments: Iterable[Fragment]) -> frozenset[str]:
+    """Return the streams with whose beginning rows of relations begin to flow."""
+    return frozenset().union(*(each.begins_with for each in fragments))
+
+
+def beginning_us(first_us: int | None, commits: Iterable[tuple[int | None, int | None]]) -> int | None:
+    """Return where a stream begins: at its earliest tuple, or at its first watermark if that comes before any tuple.
+
+    Parameters
+    ----------
+    first_us
+        Its earliest stamp before these commits; None if there was no tuple.
+    commits
+        The earliest stamp of each, and the stream's watermark behind it; None for those that there are not.
+
+    Returns
+    -------
+    int or None
+        The instant; None if it does not begin with these commits. For a stream that has begun already it may be any.
+    """
+    for stamped_us, watermark_us in commits:
+        if stamped_us is not None:
+            first_us = stamped_us if first_us is None else min(first_us, stamped_us)
+        if watermark_us is None:
+            continue
+        if first_us is None or first_us <= watermark_us:
+            return watermark_us if first_us is None else first_us
+    return None

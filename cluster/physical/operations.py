@@ -14,34 +14,33 @@ from cluster.operators.changes import ChangesOperation as Changes
 from cluster.operators.columns import AggregateCall, Output, Schema
 from cluster.operators.count_window import CountWindowOperation as CountWindow
 from cluster.operators.count_window import count_window_words
-from cluster.operators.difference import DifferenceOperation as Difference
-from cluster.operators.difference import IntersectionOperation as Intersection
-from cluster.operators.distinct import DistinctOperation as Distinct
 from cluster.operators.extent import ExtentOperation as Extent
 from cluster.operators.filter import FilterOperation as Filter
 from cluster.operators.filter import PerQueryFilterOperation as PerQueryFilter
-from cluster.operators.granularity import GranularityOperation as Granularity
 from cluster.operators.held import HeldOperation as Held
 from cluster.operators.join import JoinOperation as Join
+from cluster.operators.join import SemiJoinOperation as SemiJoin
 from cluster.operators.kept_extent import KeptExtentOperation as KeptExtent
 from cluster.operators.lookup import LookupOperation as Lookup
-from cluster.operators.operation import Late, Operation, Prompt, own, own_keys
+from cluster.operators.operation import Late, Operation, Prompt, listed, own, own_keys
 from cluster.operators.pattern_match import PatternMatchOperation as PatternMatch
 from cluster.operators.project import ProjectOperation as Project
 from cluster.operators.ranked import RankedOperation as Ranked
-from cluster.operators.semi_join import SemiJoinOperation as SemiJoin
 from cluster.operators.sequence import SequenceOperation as Sequence
 from cluster.operators.session_window import SessionWindowOperation as SessionWindow
+from cluster.operators.set_operations import DifferenceOperation as Difference
+from cluster.operators.set_operations import DistinctOperation as Distinct
+from cluster.operators.set_operations import IntersectionOperation as Intersection
+from cluster.operators.set_operations import UnionOperation as Union
 from cluster.operators.source import Detector, History, since_words
 from cluster.operators.stamp_join import StampJoinOperation as StampJoin
+from cluster.operators.time_window import GranularityOperation as Granularity
 from cluster.operators.time_window import GridWindowOperation as GridWindow
 from cluster.operators.time_window import TimeWindowOperation as TimeWindow
-from cluster.operators.union import UnionOperation as Union
+from cluster.operators.time_window import WindowBoundsOperation as WindowBounds
 from cluster.operators.until_next import UntilNextOperation as UntilNext
-from cluster.operators.window_bounds import WindowBoundsOperation as WindowBounds
-from cluster.operators.words import listed
 from cluster.operators.zip import ZipOperation as Zip
-from protocols.text.durations import format_duration
+from protocols.text.quantities import format_duration
 from protocols.wire.programs import Measure
 
 __all__ = [

@@ -1,26 +1,44 @@
-"""Where the parts of a query run and why, in words: on motes, at proxies, next to the scan, behind the shuffle."""
+"""What EXPLAIN says of a plan: where its parts run and why, how relations are looked up, what it would share."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Mapping
 
 from msgspec import UNSET
 
 from cluster.errors import PlanError
-from cluster.operators import Node, Source
+from cluster.expressions.conditions import equal_sides
+from cluster.expressions.nodes import Column
+from cluster.operators import Node, Source, TableLookup
+from cluster.operators.lookup import lookup_words
+from cluster.operators.operation import readable
 from cluster.operators.scalar_expressions import columns_of, conjuncts_of, plain_column
 from cluster.operators.walks import nodes_of
-from cluster.operators.words import readable
-from cluster.physical.answer_files import answers_words
-from cluster.physical.lowering import lower_alone
-from cluster.physical.nodes import Fragment, Host, OperatorNode
-from cluster.physical.operations import Columns, Panes, PartialAggregate, PreaggregatedFilter, Sample, Scan
-from cluster.physical.words import ALL_ROWS, describe, scan_words
-from cluster.plan.completeness import check_completeness
+from cluster.physical.lowering import lower_alone, with_query
+from cluster.physical.nodes import Fragment, Host, OperatorNode, PhysicalPlan, answers_words
+from cluster.physical.operations import (
+    Columns,
+    Exchange,
+    Held,
+    Lookup,
+    Panes,
+    PartialAggregate,
+    PreaggregatedFilter,
+    Reorder,
+    Sample,
+    Scan,
+)
+from cluster.physical.text import ALL_ROWS, describe, named, queries_counted, scan_words
+from cluster.plan.demand import check_completeness
+from cluster.plan.epoch import PlannedQuery
+from cluster.plan.expressions import joins_by_equality
+from cluster.plan.lookups import partners_of
+from cluster.plan.names_read import RelationSize, slices_of
 from cluster.plan.pane_query import PaneQuery, pane_query_of
 from cluster.plan.push_down import MEASURES, fixed_columns, pushed_of, split_predicate
 from protocols.acquisition.words import band_words
-from protocols.text.durations import format_duration
+from protocols.text.quantities import format_byte_size, format_duration
 from protocols.wire.demands import PropertyBand, QueryDemand
 
 
@@ -183,3 +201,123 @@ def emission_words(node: Node, *, early: bool) -> str | None:
     if early:
         return "each row as soon as its beginning is certain (EMIT EARLY): one whose end is not known is closed later"
     return "each row once its end is known (EMIT FINAL)"
+
+
+def sharing_of(node: Node, running: PhysicalPlan) -> str:
+    """Return in words what a plan would share.
+
+    Parameters
+    ----------
+    node
+        The rewritten plan of the query.
+    running
+        The running plan.
+    """
+    try:
+        after = with_query(running, PlannedQuery("", running.epoch + 1, node))
+    except PlanError:
+        return "  nothing: it would be refused"
+    own = after.by_query[f"@{after.epoch}"]
+    lines = []
+    others = [each.query for each in own.subscribers[:-1]]
+    if others:
+        with_them = f"with {queries_counted(len(others))}: {named(others)}"
+        lines.append(f"{_what(own)} {with_them}")
+    beside = [each for each in running.fragments if each.host is own.host]
+    for stream in sorted(own.streams):
+        subscribers = (each for fragment in beside if stream in fragment.streams for each in fragment.subscribers)
+        readers = [each.query for each in sorted(subscribers, key=lambda each: each.visible_from)]
+        if readers:
+            lines.append(f"the scan of {stream} with {queries_counted(len(readers))}: {named(readers)}")
+    return "\n".join(f"  {line}" for line in lines) if lines else "  nothing: no running query has anything in common"
+
+
+def _what(fragment: Fragment) -> str:
+    widths = [node.operation.width_us for node in fragment.nodes if isinstance(node.operation, Panes)]
+    return f"panes of {format_duration(widths[0])}" if widths else "all but its conditions"
+
+
+def lookup_choices(node: Node, sizes: Mapping[str, RelationSize], *, memory_bytes: int, buckets: int) -> str:
+    """Return a line for each lookup of a plan and how it is made; empty if there is none.
+
+    Parameters
+    ----------
+    node
+        The rewritten plan.
+    sizes
+        By identity; relations without a version are left out.
+    memory_bytes
+        The memory of a worker that one table may take.
+    buckets
+        The number of buckets downstream.
+    """
+    try:
+        fragment = lower_alone(node)
+    except PlanError:
+        return ""  # another section of EXPLAIN has the reason
+    lines: list[str] = []
+    for lookup, spread in _lookups(fragment).items():
+        lines.append(f"  {lookup_words(lookup)}")
+        found = [(each.name, sizes.get(each.identity)) for each in lookup.table.relations]
+        lines += [f"    {name}: {_size(size)}" for name, size in found]
+        partners = partners_of(lookup, sizes)
+        if lookup.kind in ("inner", "left") and math.isfinite(partners):
+            lines.append(f"    about {_rows(round(partners))} for a tuple that finds any")
+        total = sum(size.bytes for _, size in found if size is not None)
+        lines.append(f"    {_choice(lookup, total, memory_bytes, buckets, spread=spread)}")
+    return "\n".join(lines)
+
+
+def _lookups(fragment: Fragment) -> dict[TableLookup, bool]:
+    """Return the lookups, and whether Spark partitions the tuples by their keys."""
+    spread = {
+        node.id
+        for node in fragment.exchanges
+        if isinstance(node.operation, Exchange) and node.operation.spread == "lookup"
+    }
+    found: dict[TableLookup, bool] = {}
+    for node in fragment.nodes:
+        if isinstance(node.operation, Reorder) and spread.issuperset(node.inputs):
+            spread.add(node.id)
+        elif isinstance(node.operation, Lookup | Held):
+            found.setdefault(node.operation.table, spread.issuperset(node.inputs))
+    return found
+
+
+def _size(size: RelationSize | None) -> str:
+    if size is None:
+        return "not read yet"
+    return f"{_rows(size.rows)}, {format_byte_size(size.bytes)}"
+
+
+def _rows(count: int) -> str:
+    return f"{count:,} row{'' if count == 1 else 's'}"
+
+
+def _choice(lookup: TableLookup, total: int, memory_bytes: int, buckets: int, *, spread: bool) -> str:
+    key = _key(lookup)
+    limit = format_byte_size(memory_bytes)
+    if total <= memory_bytes:
+        how = (
+            f"by a hash table on {key}" if key else "row by row: no equality with its columns says which rows can match"
+        )
+        return f"whole in the memory of each worker (up to {limit}), {how}"
+    if key is None:
+        return f"cannot run: larger than {limit}, and no equality with a column by which it could be partitioned"
+    slices = f"in {slices_of(total, memory_bytes, buckets)} slices by {key}, as it is larger than {limit}"
+    if spread:
+        return f"{slices}; Spark spreads the tuples over {buckets} buckets by the same key"
+    return f"{slices}; each worker loads those that its tuples need, one after the other"
+
+
+def _key(lookup: TableLookup) -> str | None:
+    """Return the column of the table that is looked up by equality."""
+    right = frozenset(column.name for column in lookup.table.schema)
+    for part in conjuncts_of(lookup.predicate):
+        left = columns_of(part) - right
+        if left and joins_by_equality(part, left, right):
+            keys = [side.name for side in equal_sides(part.expression) or () if isinstance(side, Column)]
+            key = next((name for name in keys if name in right), None)
+            if key is not None:
+                return key
+    return None

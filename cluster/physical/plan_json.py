@@ -17,8 +17,7 @@ from cluster.operators import LookupKind, TableLookup
 from cluster.operators.columns import AggregateCall, Scalar
 from cluster.physical.nodes import Fragment, Host, OperatorNode, Origins, PhysicalPlan, Subscriber
 from cluster.physical.operations import Held, Lookup, PlainOperation
-from cluster.physical.plan_changes import FragmentChange, NodeChange, PhysicalChange, Splice
-from cluster.physical.soundness import check
+from cluster.physical.plan_changes import FragmentChange, NodeChange, PhysicalChange, Splice, check
 from cluster.plan import stored_plans
 
 FORMAT = 5

@@ -1,4 +1,6 @@
-"""A physical plan as text: shows what runs where; tests compare it as a whole.
+"""A physical plan for people: as text, one line for each node, and as a graph of Mermaid or Graphviz.
+
+A physical plan as text: shows what runs where; tests compare it as a whole.
 
     epoch 9: 3 queries in 2 fragments
 
@@ -24,12 +26,91 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
 from cluster.expressions.timestamps import timestamp_iso
+from cluster.operators.columns import Scalar
+from cluster.operators.extent import Coalescing, extent_words
+from cluster.operators.operation import in_one_line, listed, own, readable
+from cluster.physical import operations as kinds
 from cluster.physical.nodes import Fragment, Host, OperatorNode, PhysicalPlan, Work
-from cluster.physical.operations import Columns, Exchange, GroupedFilter, Sample, Scan
-from cluster.physical.words import describe, named, pane_window_words, queries_counted, scan_words
+from cluster.physical.operations import Columns, Exchange, GroupedFilter, Sample, Scan, ScanAggregates, Sink
 from cluster.plan.history import EVER_US
+from protocols.text.quantities import format_duration
+
+NAMED = 5
+"""The most queries that are named; further ones are counted."""
+
+ALL_ROWS = "all rows"
+"""A grouped filter without conditions."""
+
+
+def describe(node: OperatorNode, fragment: Fragment) -> str:
+    """Return one line about a node of a fragment."""
+    return in_one_line(_described(node, fragment))
+
+
+def _described(node: OperatorNode, fragment: Fragment) -> str:
+    match node.operation:
+        case kinds.GroupedFilter(place=place):
+            return filter_words([condition for _, condition in fragment.conditions[place]]) or ALL_ROWS
+        case kinds.PerQueryFilter(place=place):
+            return _choices([each.choices[place] for each in fragment.subscribers])
+        case kinds.SharedExtents(keys=keys):
+            return _extents([each.extent for each in fragment.subscribers if each.extent is not None], keys)
+        case operation:
+            return operation.describe()
+
+
+def scan_words(fragment: Fragment, scan: OperatorNode) -> str:
+    """Return one line about a scan, and the samples that the pipeline above takes."""
+    above = scan.id
+    for node in fragment.nodes:
+        if above in node.inputs:
+            if isinstance(node.operation, kinds.Sample):
+                period_us = node.operation.period_us
+                sampled = "" if period_us is None else f", sampled every {format_duration(period_us)}"
+                return f"{describe(scan, fragment)}{sampled}"
+            above = node.id
+    return describe(scan, fragment)
+
+
+def filter_words(conditions: list[Scalar | None]) -> str | None:
+    """Return a grouped filter in words; None if it has no conditions."""
+    if set(conditions) == {None}:
+        return None
+    everything = ", and queries without a condition" if None in conditions else ""
+    some = [condition for condition in conditions if condition is not None]
+    which = readable(some[0]) if len(some) == 1 else f"{len(set(some)):,} conditions"
+    return f"grouped filter: {which}{everything}"
+
+
+def pane_window_words(size_us: int, slide_us: int) -> str:
+    """Return in words a window whose answers are made of shared panes."""
+    return f"window of {format_duration(size_us)}, moving every {format_duration(slide_us)}"
+
+
+def named(names: list[str]) -> str:
+    """Return the first few names, and how many more there are."""
+    more = len(names) - NAMED
+    return ", ".join(names[:NAMED]) + (f" and {more:,} more" if more > 0 else "")
+
+
+def queries_counted(count: int) -> str:
+    """Return a number of queries in words."""
+    return "1 query" if count == 1 else f"{count:,} queries"
+
+
+def _extents(extents: list[Coalescing], keys: tuple[str, ...]) -> str:
+    by, different = own(keys), dict.fromkeys(extents)
+    if len(different) == 1:
+        return extent_words(extents[0], by)
+    return f"coalesce in {len(different):,} ways{f' by {listed(by)}' if by else ''}, lazily"
+
+
+def _choices(choices: list[Scalar]) -> str:
+    different = set(choices)
+    return f"filter {readable(choices[0])}" if len(different) == 1 else f"filter by {len(different):,} own conditions"
 
 
 def plan_text(plan: PhysicalPlan, work: Mapping[str, Work] | None = None) -> str:
@@ -141,3 +222,124 @@ def _label(fragment: Fragment, node: OperatorNode) -> str:
         return describe(node, fragment)
     names = [column.name for column in node.operation.columns if not column.name.startswith("fjord_")]
     return f"{scan_words(fragment, node)}: {', '.join(names) or 'no columns'}"
+
+
+@dataclass(frozen=True, slots=True)
+class Box:
+    """A node of the graph: a stream, a grouped filter, an operator, or the topics of answers."""
+
+    number: int
+    label: str
+    kind: str
+
+
+@dataclass(frozen=True, slots=True)
+class Arrow:
+    """An edge of the graph: tuples go from one box to another, for a number of queries."""
+
+    source: int
+    target: int
+    queries: int
+
+    @property
+    def words(self) -> str:
+        """What stands beside it."""
+        return "1 query" if self.queries == 1 else f"{self.queries:,} queries"
+
+
+@dataclass(frozen=True, slots=True)
+class PlanGraph:
+    """A plan's boxes, streams first, and the arrows between them."""
+
+    boxes: tuple[Box, ...]
+    arrows: tuple[Arrow, ...]
+
+
+def plan_graph(plan: PhysicalPlan, work: Mapping[str, Work] | None = None) -> PlanGraph:
+    """Return a plan as a graph; parameters as of :func:`cluster.physical.text.plan_text`."""
+    drawing = _Drawing(work or {})
+    for fragment in plan.fragments:
+        drawing.add(fragment)
+    return PlanGraph(tuple(drawing.boxes), tuple(drawing.arrows))
+
+
+class _Drawing:
+    def __init__(self, work: Mapping[str, Work]) -> None:
+        self.boxes: list[Box] = []
+        self.arrows: list[Arrow] = []
+        self._work = work
+        self._scans: dict[str, int] = {}
+
+    def add(self, fragment: Fragment) -> None:
+        """Draw a fragment."""
+        drawn: dict[str, int] = {}
+        for node in fragment.nodes:
+            if shown(fragment, node) is not node:
+                drawn[node.id] = drawn[node.inputs[0]]
+            elif isinstance(node.operation, Sink):
+                self._answers(fragment, drawn[node.inputs[0]])
+            else:
+                drawn[node.id] = self._node(fragment, node, [drawn[each] for each in node.inputs])
+
+    def _node(self, fragment: Fragment, node: OperatorNode, inputs: list[int]) -> int:
+        operation = node.operation
+        # Device partial aggregates are stored beside the samples.
+        label = f"stream {operation.stream}" if isinstance(operation, ScanAggregates) else describe(node, fragment)
+        if isinstance(operation, Scan | ScanAggregates):
+            if label not in self._scans:
+                self._scans[label] = self._box(label, "stream")
+            return self._scans[label]
+        return self._box(label, "filter" if isinstance(node.operation, GroupedFilter) else "operator", inputs, fragment)
+
+    def _answers(self, fragment: Fragment, top: int) -> None:
+        windows = by_window(fragment)
+        if not windows:
+            self._box(self._with_work(fragment, _names(fragment)), "answers", [top], fragment)
+            return
+        self.boxes[top] = Box(top, self._with_work(fragment, self.boxes[top].label), self.boxes[top].kind)
+        for window, names in windows.items():
+            place = self._box(pane_window_words(*window), "operator")
+            self.arrows.append(Arrow(top, place, len(names)))
+            self.arrows.append(Arrow(place, self._box(named(names), "answers"), len(names)))
+
+    def _with_work(self, fragment: Fragment, label: str) -> str:
+        done = self._work.get(fragment.identity)
+        return label if done is None else f"{label}: {done.words}"
+
+    def _box(self, label: str, kind: str, inputs: list[int] | None = None, fragment: Fragment | None = None) -> int:
+        place = len(self.boxes)
+        self.boxes.append(Box(place, label, kind))
+        if inputs and fragment is not None:
+            self.arrows.extend(Arrow(each, place, len(fragment.subscribers)) for each in inputs)
+        return place
+
+
+def _names(fragment: Fragment) -> str:
+    return named([each.query for each in fragment.subscribers])
+
+
+SHAPES = {"stream": ("[(", ")]"), "filter": ("{{", "}}"), "operator": ("[", "]"), "answers": ("([", "])")}
+
+
+def mermaid(graph: PlanGraph) -> str:
+    """Return the graph in Mermaid's language, which GitHub, GitLab and many editors draw."""
+    lines = ["flowchart BT"]
+    for box in graph.boxes:
+        begin, end = SHAPES[box.kind]
+        label = box.label.replace('"', "#quot;")
+        lines.append(f'    n{box.number}{begin}"{label}"{end}')
+    lines += [f"    n{arrow.source} -->|{arrow.words}| n{arrow.target}" for arrow in graph.arrows]
+    return "\n".join(lines) + "\n"
+
+
+DOT_SHAPES = {"stream": "cylinder", "filter": "hexagon", "operator": "box", "answers": "oval"}
+
+
+def dot(graph: PlanGraph) -> str:
+    """Return the graph in Graphviz' language."""
+    lines = ["digraph plan {", "    rankdir=BT;", '    node [fontname="sans-serif"];']
+    for box in graph.boxes:
+        label = box.label.replace("\\", "\\\\").replace('"', '\\"')
+        lines.append(f'    n{box.number} [label="{label}", shape={DOT_SHAPES[box.kind]}];')
+    lines += [f'    n{arrow.source} -> n{arrow.target} [label=" {arrow.words} "];' for arrow in graph.arrows]
+    return "\n".join([*lines, "}"]) + "\n"

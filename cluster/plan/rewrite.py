@@ -1,52 +1,162 @@
 """Rewriting plans by equivalences that need no knowledge of the data (papers/pipes_algebra.md section 4).
 
+From when on rows of relations can be without a partner: once all windows that they are held against are full.
+
+    keep if none in 10 minutes of b           waits for both, 10 minutes
+    `- keep if none in 5 minutes of a
+       `- rows of sensors while they hold     so these begin 10 minutes after both streams
+
+Before, a query has not seen what would be in these windows, and would report sensors as silent that are not. A row that
+is chosen because it has partners, and goes through no such operator, does not wait.
+
+ASOF and zipper joins with exactly the columns that the query reads: their values break ties between partners.
+
+Of right tuples with equal stamps, the partner in an ASOF join is the one with the greatest values; in a zipper join, on
+both sides, the first is the one with the least. Rules move and remove what is above a join, so what they leave of the
+columns depends on how a query is written. Here it is what the query reads as it was written, and no rule removes any of
+it later.
+
 Rules that only pay off for some data (the order of joins, distinct below joins, grouping below a join, which needs a
 unique key) are not here: they belong to a cost model.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeGuard
 
-from cluster.operators import Lookup
+from msgspec.structs import replace
+
+from cluster.operators import AntiJoin, Difference, Held, Lookup, Node, Project, SemiJoin, StampJoin, Zip
+from cluster.operators.columns import Output
+from cluster.operators.projections import project
+from cluster.operators.scalar_expressions import column_scalar, null_scalar
 from cluster.operators.size_ranges import with_sizes
 from cluster.operators.walks import above, nodes_of, parts_shared, written_out
-from cluster.plan.counted_extents import with_counted_extents
-from cluster.plan.full_windows import with_waits
-from cluster.plan.lookup_order import with_ordered_lookups
-from cluster.plan.lookups import with_lookups
-from cluster.plan.partner_columns import with_partner_columns
-from cluster.plan.rules import (
-    duplicates,
-    emptiness,
-    extremes,
-    held_rows,
-    joins,
-    projection,
-    selection,
-    stamp_joins,
-    windows,
-    zips,
-)
+from cluster.plan.expressions import kept
+from cluster.plan.extents import with_counted_extents
+from cluster.plan.lookups import with_lookups, with_ordered_lookups
+from cluster.plan.rules import joins, projection, selection
 from cluster.planning_budget import PlanningLimitError, spend
+from cluster.shared_nodes import remembered
 
 if TYPE_CHECKING:
-    from cluster.operators import Node
-    from cluster.plan.relations_read import RelationSize
+    from cluster.plan.names_read import RelationSize
+
+
+def with_waits(node: Node) -> Node:
+    """Return a plan whose rows of relations begin when all windows can be full that they are held against."""
+    found = [each for each in nodes_of(node) if isinstance(each, AntiJoin | Difference) and _holds(each.left)]
+    if not found:
+        return node
+    against = tuple(sorted(frozenset[str]().union(*(each.right.streams for each in found))))
+    made: dict[tuple[int, int], Node] = {}
+
+    def waiting(current: Node, waits_us: int) -> Node:
+        """Return a plan whose rows that come out of it wait so long; those that others are held against do not."""
+        key = (id(current), waits_us)
+        if key not in made:
+            made[key] = anew(current, waits_us)
+        return made[key]
+
+    def anew(current: Node, waits_us: int) -> Node:
+        if isinstance(current, Held):
+            waits_us = max(waits_us, current.waits_us)
+            below = waiting(current.input, 0)
+            return replace(current, input=below, waits_us=waits_us, against=against if waits_us else ())
+        if not isinstance(current, AntiJoin | SemiJoin | Difference):
+            return above(current, tuple([waiting(each, waits_us) for each in current.inputs]))
+        right = waiting(current.right, 0)
+        if not isinstance(current, SemiJoin):
+            waits_us = max(waits_us, current.right.full_after_us)
+        return above(current, (waiting(current.left, waits_us), right))
+
+    return waiting(node, 0)
+
+
+@remembered
+def _holds(node: Node) -> bool:
+    """Return whether rows of relations flow through a plan, and are not only what others are held against."""
+    return isinstance(node, Held) or any(_holds(each) for each in _passed(node))
+
+
+def _passed(node: Node) -> tuple[Node, ...]:
+    return (node.left,) if isinstance(node, AntiJoin | SemiJoin | Difference) else node.inputs
+
+
+def with_partner_columns(node: Node) -> Node:
+    """Return a plan, not rewritten yet, in which sides whose columns break ties have only those that are read."""
+    if not any(_breaks_ties(each) for each in nodes_of(node)):
+        return node
+    read = _columns_read(node)
+    made: dict[int, Node] = {}
+
+    def visit(current: Node) -> Node:
+        found = made.get(id(current))
+        if found is None:
+            found = above(current, tuple([visit(each) for each in current.inputs]))
+            if _breaks_ties(found):
+                found = _narrowed(found, read[id(current)])
+            made[id(current)] = found
+        return found
+
+    return visit(node)
+
+
+def _breaks_ties(node: Node) -> TypeGuard[Zip | StampJoin]:
+    return isinstance(node, Zip) or (isinstance(node, StampJoin) and node.latest)
+
+
+def _narrowed(join: Zip | StampJoin, read: frozenset[str]) -> Node:
+    """Return a join of the same columns, with NULL for those that nothing reads."""
+    left, right = (project(side, kept(side, read.union(*join.keys))) for side in (join.left, join.right))
+    if isinstance(join, StampJoin):
+        left = join.left
+    if (left, right) == (join.left, join.right):
+        return join
+    unread = (join.left.names - left.names) | (join.right.names - right.names)
+    outputs = [
+        Output(each.name, null_scalar(each) if each.name in unread else column_scalar(each), each.unit)
+        for each in join.schema
+    ]
+    return Project(replace(join, left=left, right=right), tuple(outputs))
+
+
+def _columns_read(node: Node) -> dict[int, frozenset[str]]:
+    """Return which columns of each node of a plan are read, by identity of the node."""
+    found: dict[int, frozenset[str]] = {}
+    waiting = [(node, node.names)]
+    while waiting:
+        current, read = waiting.pop()
+        known = found.get(id(current))
+        if known is not None and read <= known:
+            continue
+        spend()
+        found[id(current)] = read if known is None else known | read
+        waiting.extend(_read_below(current, found[id(current)]))
+    return found
+
+
+def _read_below(node: Node, read: frozenset[str]) -> Iterator[tuple[Node, frozenset[str]]]:
+    if _breaks_ties(node):
+        own = read.union(*node.keys)
+        yield from ((side, own & side.names) for side in (node.left, node.right))
+    else:
+        yield from ((below, needed) for below, needed, _ in node.needed_below(read, ()))
+
 
 Rule = Callable[["Node"], "Node | None"]
 
 RULES: tuple[Rule, ...] = (
     # Windows first: removing one spares the other rules work.
-    windows.drop_now_window,
-    windows.unbounded_count_window,
-    windows.istream_of_unbounded_window,
-    windows.drop_finest_granularity,
-    windows.merge_granularities,
-    windows.merge_windows_below_distinct,
-    windows.window_below_union,
+    projection.drop_now_window,
+    projection.unbounded_count_window,
+    projection.istream_of_unbounded_window,
+    projection.drop_finest_granularity,
+    projection.merge_granularities,
+    projection.merge_windows_below_distinct,
+    projection.window_below_union,
     # Selections sink.
     selection.merge_filters,
     selection.drop_repeated_conditions,
@@ -63,27 +173,27 @@ RULES: tuple[Rule, ...] = (
     selection.filter_below_intersection,
     selection.filter_below_granularity,
     selection.filter_below_changes,
-    zips.filter_below_zip,
-    stamp_joins.filter_below_stamp_join,
+    joins.filter_below_zip,
+    joins.filter_below_stamp_join,
     joins.filter_into_join,
     joins.filter_below_existence,
     joins.filter_below_lookup,
-    held_rows.filter_below_held,
+    selection.filter_below_held,
     joins.join_condition_to_sides,
     joins.semijoin_condition_to_sides,
     joins.antijoin_condition_to_right,
     joins.split_antijoin,
     joins.avoid_product,
-    emptiness.drop_empty_side,
+    selection.drop_empty_side,
     # Duplicates.
-    duplicates.drop_needless_distinct,
-    duplicates.distinct_once_over_union,
-    duplicates.distinct_once_over_project,
-    duplicates.distinct_once_over_window,
-    duplicates.drop_distinct_below_extremes,
-    duplicates.subtract_once,
+    selection.drop_needless_distinct,
+    selection.distinct_once_over_union,
+    selection.distinct_once_over_project,
+    selection.distinct_once_over_window,
+    selection.drop_distinct_below_extremes,
+    selection.subtract_once,
     joins.drop_distinct_in_existence,
-    extremes.existence_by_extreme,
+    joins.existence_by_extreme,
     # Projections merge, and sink to where they narrow state.
     projection.drop_identity_project,
     projection.merge_projects,
@@ -93,12 +203,12 @@ RULES: tuple[Rule, ...] = (
     projection.project_below_count_window,
     projection.project_below_partitioned_window,
     projection.project_below_granularity,
-    held_rows.project_below_held,
+    selection.project_below_held,
     projection.drop_unused_calls,
     projection.groups_without_aggregates,
     projection.narrow_aggregate,
     joins.narrow_join,
-    stamp_joins.narrow_stamp_join,
+    joins.narrow_stamp_join,
     joins.narrow_existence,
     joins.narrow_existence_left,
 )
@@ -106,7 +216,7 @@ RULES: tuple[Rule, ...] = (
 
 COPYING: frozenset[Rule] = frozenset(
     {
-        windows.window_below_union,
+        projection.window_below_union,
         selection.filter_below_union,
         selection.filter_below_difference,
         selection.filter_below_intersection,

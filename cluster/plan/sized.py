@@ -14,13 +14,12 @@ from collections.abc import Sequence
 
 from cluster.expressions.nodes import Literal
 from cluster.operators import Node, Project
-from cluster.operators.columns import Output, Scalar
+from cluster.operators.columns import Names, Output, Scalar
 from cluster.operators.scalar_expressions import passed_on
 from cluster.operators.size_ranges import BEST, SizeRange, Sizes, ranges_of, with_sizes
-from cluster.operators.unique_names import Names
 from cluster.operators.walks import nodes_of
 from cluster.shared_nodes import remembered
-from protocols.text.durations import format_duration, parse_duration_us
+from protocols.text.quantities import format_duration, parse_duration_us
 from protocols.wire.streams import FieldType
 
 _QUALITY = re.compile(r"(window|granularity) \w+(, (window|granularity) \w+)*")

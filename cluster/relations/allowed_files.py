@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from cluster.language.secrets import masked
+from cluster.language.errors import masked
 from cluster.relations.source import SourceAwayError, SourceRefusedError
 
 OF_PROCESSES: Final = (Path("/proc"), Path("/sys"), Path("/dev"))

@@ -9,8 +9,8 @@ from operator import and_
 import polars as pl
 
 from cluster.language.comparisons import Comparison, Value
+from cluster.language.declarations import MOST_COLUMNS
 from cluster.language.errors import suggest
-from cluster.language.relation_statements import MOST_COLUMNS
 from cluster.operators.columns import Column, Schema
 from cluster.relations.source import SourceColumn, SourceSchemaError
 from protocols.wire.names import folded, is_identifier, normal

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import unquote
 
+from cluster.language.declarations import CreateRelation
 from cluster.language.errors import FjordSqlError
-from cluster.language.relation_statements import CreateRelation
 from cluster.relations.allowed_files import AllowedFiles
 from cluster.relations.allowed_hosts import AllowedHosts
 from cluster.relations.frames import CsvSource, DeltaSource, ParquetSource

@@ -13,7 +13,7 @@ import psycopg
 from psycopg.sql import Identifier
 
 from cluster.language.comparisons import Comparison
-from cluster.language.secrets import MASK, masked
+from cluster.language.errors import MASK, masked
 from cluster.operators.columns import Column, Schema
 from cluster.relations.allowed_hosts import AllowedHosts
 from cluster.relations.fitting import matched, polars_schema, servable, settled

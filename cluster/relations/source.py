@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import TYPE_CHECKING, NoReturn, Protocol
 
 import polars as pl
 
@@ -13,6 +13,9 @@ from cluster.errors import ClusterError
 from cluster.language.comparisons import Comparison
 from cluster.operators.columns import Schema
 from protocols.wire.streams import FieldType
+
+if TYPE_CHECKING:
+    from protocols.errors import FjordError
 
 Row = tuple[object, ...]
 
@@ -234,3 +237,33 @@ class Deadline:
         """
         if self.passed:
             raise SourceAwayError(f"it was not read within {self.limits.read_seconds:g} seconds")
+
+
+@dataclass(frozen=True, slots=True)
+class UnreadableSource:
+    """A source of which only the error is known.
+
+    Parameters
+    ----------
+    error
+        The error of the statement that names it.
+    """
+
+    error: FjordError
+    shown: str = "unknown"
+
+    def columns(self) -> tuple[SourceColumn, ...]:
+        """Raise the error."""
+        self._fail()
+
+    def rows(self, columns: Schema, condition: tuple[Comparison, ...] = ()) -> NoReturn:  # noqa: ARG002 - a source's signature
+        """Raise the error."""
+        self._fail()
+
+    def estimate(self) -> int | None:
+        """Raise the error."""
+        self._fail()
+
+    def _fail(self) -> NoReturn:
+        hint = "drop the relation and create it anew"
+        raise SourceSchemaError(f"its statement cannot be read: {self.error.message}; {hint}")

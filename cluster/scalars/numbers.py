@@ -11,8 +11,7 @@ import numpy as np
 import polars as pl
 
 from cluster.scalars.operators import aligned
-from cluster.scalars.real_values import Numbers, settled
-from cluster.scalars.rounded_once import rounded_decimals
+from cluster.scalars.real_values import Numbers, rounded_decimals, settled
 from cluster.scalars.scalar_function import Family, Result, ScalarFunction
 from protocols.wire.streams import FieldType
 

@@ -13,8 +13,7 @@ from collections.abc import Callable, Iterable
 import numpy as np
 import polars as pl
 
-from cluster.scalars.real_values import finite, settled
-from cluster.scalars.rounded_once import integers_of_texts
+from cluster.scalars.real_values import finite, integers_of_texts, settled
 from protocols.wire.streams import FieldType
 
 LARGEST_WITH_EXPONENT = 1e-4

@@ -1,20 +1,66 @@
-"""Functions of regular expressions: series in, series out (:mod:`cluster.scalars.operators`).
+"""Functions of regular expressions: series in, series out; and what REGEXP_REPLACE writes in the places of matches.
 
 A result that would have more than :data:`LONGEST_TEXT` code points is NULL, and is never made.
 """
 
 from __future__ import annotations
 
+import string
 from collections.abc import Callable
 
 import polars as pl
 
 from cluster.scalars.operators import choice
-from cluster.scalars.patterns import pattern_of
-from cluster.scalars.replacements import replacement_of
+from cluster.scalars.patterns import PatternError, pattern_of
 from cluster.scalars.scalar_function import Family, ScalarFunction
 from cluster.scalars.texts import LONGEST_TEXT, longest_bytes
 from protocols.wire.streams import FieldType
+
+LONGEST_REPLACEMENT = 1_000
+"""Characters."""
+
+
+def replacement_of(text: str, groups: int) -> tuple[str | int, ...]:
+    r"""Return the parts of a replacement: texts, and numbers of groups.
+
+    >>> replacement_of(r"\2 of \1\\", 2)
+    (2, ' of ', 1, '\\')
+
+    Raises
+    ------
+    PatternError
+        If it cannot be read, or refers to a group that there is not.
+    """
+    if len(text) > LONGEST_REPLACEMENT:
+        raise PatternError(f"a replacement has at most {LONGEST_REPLACEMENT:,} characters")
+    parts: list[str | int] = []
+    written = ""
+    letters = iter(enumerate(text))
+    for place, letter in letters:
+        after = text[place + 1 : place + 2]
+        if letter == "$" and after and after in string.digits + "{":
+            raise PatternError(
+                f"a group is written \\{after} in a replacement", hint=r"\$ stands for the character itself"
+            )
+        if letter != "\\":
+            written += letter
+        elif after and after in "\\$":
+            written += next(letters)[1]
+        elif after and after in string.digits:
+            if int(after) > groups:
+                raise PatternError(f"the pattern has {_counted(groups)}", hint=r"\1 is the first, \0 the whole match")
+            parts += [*([written] if written else ()), int(next(letters)[1])]
+            written = ""
+        else:
+            raise PatternError(
+                "a number was expected behind \\", hint=r"\1 is the first group, \\ the character itself"
+            )
+    return (*parts, *([written] if written else ()))
+
+
+def _counted(groups: int) -> str:
+    return {0: "no groups", 1: "one group"}.get(groups, f"{groups} groups")
+
 
 OfText = Callable[[pl.Series], pl.Series]
 

@@ -181,7 +181,7 @@ def _run(settings: ClusterSettings, record: Path | None, record_size: int) -> No
     from cluster.service.own_name import claim_of
     from cluster.service.recorded_run import begin_recording, run_on
     from cluster.service.server import ClusterServer
-    from protocols.recording.ticking_loop import TickingLoop
+    from protocols.recording.timeline import TickingLoop
     from protocols.security.expiry import watched
 
     async def check_name() -> None:

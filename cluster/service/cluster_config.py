@@ -11,11 +11,10 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from cluster.functions.allowed import CALL_SECONDS, MEMORY_BYTES, listed
 from cluster.service.client.command import DEFAULT_BROKER
-from cluster.service.publishing.shares import SHARDS
-from protocols.command_line.quantities import ByteSize, Duration
-from protocols.command_line.settings_file import Program, Shown
+from cluster.service.publishing.published import SHARDS
+from protocols.command_line.settings_file import ByteSize, Duration, Program, Shown
 from protocols.security.tls import TlsFiles, TlsNames
-from protocols.text.durations import LONGEST_PAUSE_US
+from protocols.text.quantities import LONGEST_PAUSE_US
 
 PROGRAM = Program("fjord cluster", "FJORD_CLUSTER_")
 API_TLS = TlsNames("--api-client-ca", "--api-certificate", "--api-key")

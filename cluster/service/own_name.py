@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from cluster.physical.plan_files import PlanFiles
-from cluster.service.data_folder.format import REGISTRY
+from cluster.service.data_folder.folder import REGISTRY
 from cluster.service.registry.registry import Registry
 from cluster.service.running.settings import ClusterSettings
 from protocols.mqtt.link import Message, MqttLink, Subscription

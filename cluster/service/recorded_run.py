@@ -23,13 +23,13 @@ import msgspec
 
 from cluster.errors import ClusterError
 from cluster.physical.plan_files import PlanFiles
-from cluster.service.data_folder.format import MARKER, REGISTRY
-from cluster.service.publishing.shares import SHARDS
+from cluster.service.data_folder.folder import MARKER, REGISTRY
+from cluster.service.publishing.published import SHARDS
 from cluster.service.registry.registry import Registry
 from cluster.service.running.settings import ClusterSettings
 from cluster.service.server import ClusterServer
 from cluster.storage.archived_log import LOG
-from cluster.storage.dropped_streams import FOLDER as DROPPED
+from cluster.storage.table_folders import FOLDER as DROPPED
 from protocols.event_log import get_logger
 from protocols.recording.entries import FORMAT, Header, LogError
 from protocols.recording.player import Player, play

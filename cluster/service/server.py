@@ -17,23 +17,19 @@ from cluster.errors import ClusterError
 from cluster.ingest.service import Ingest
 from cluster.physical.plan_files import PlanFiles
 from cluster.service.access.admission import Admission
-from cluster.service.access.hosts import HostNames
-from cluster.service.access.origins import Origins
-from cluster.service.access.token_files import Tokens
+from cluster.service.access.hosts import HostNames, Origins
+from cluster.service.access.tokens import Tokens
 from cluster.service.catalog.sensor_catalog import Connected, SensorCatalog
-from cluster.service.data_folder.folder import open_folder
-from cluster.service.data_folder.format import REGISTRY
+from cluster.service.data_folder.folder import REGISTRY, open_folder
 from cluster.service.http.api import make_api
-from cluster.service.http.connection_bounds import ConnectionBounds
+from cluster.service.http.connections import ApiServer, ConnectionBounds, api_config, listen
 from cluster.service.http.guard import AdmissionMetrics, guarded
-from cluster.service.http.listening import ApiServer, api_config, listen
 from cluster.service.http.metrics import ClusterMetrics
 from cluster.service.http.request_bodies import ASGIApp
 from cluster.service.http.sensor_questions import SensorQuestions
 from cluster.service.http.taped_api import TapedApi
 from cluster.service.own_name import seals_of
-from cluster.service.publishing.demand_reports import DemandReports
-from cluster.service.publishing.demand_requests import DemandRequests
+from cluster.service.publishing.demand_publication import DemandReports, DemandRequests
 from cluster.service.registry.registry import Registry
 from cluster.service.running.early import Begun
 from cluster.service.running.parts import BrokerLink, Sources, make_parts

@@ -8,8 +8,7 @@ from typing import Any
 import msgspec
 
 from cluster.expressions.timestamps import timestamp_us
-from cluster.local.growing_table import GrowingTable, cell_text
-from cluster.local.window_column import heading_of, window_text
+from cluster.local.growing_table import GrowingTable, cell_text, heading_of, window_text
 from cluster.operators.window_shapes import Grid
 from protocols.text.plain_text import printable
 

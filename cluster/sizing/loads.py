@@ -8,7 +8,7 @@ import msgspec
 
 from cluster.errors import ClusterError
 from protocols.errors import FjordError
-from protocols.text.durations import format_duration, parse_duration_us
+from protocols.text.quantities import format_duration, parse_duration_us
 
 MOST_MOTES, MOST_QUERIES = 100_000, 10_000
 EVERY_SAMPLE = "SELECT sensor, speed FROM traffic"

@@ -1,28 +1,272 @@
-"""Runs one load on parts of its own, and measures what they use."""
+"""Runs one load on parts of its own, and measures what they use, what delays answers, and which stage limits them.
+
+Which stage limits a deployment: the first one behind which work piles up.
+
+motes -> broker -> proxy -> its spool -> ingest -> stream table -> Spark -> results table -> publisher
+
+Delays of answers, and what they consist of: waiting for motes, and the work of the parts.
+
+    sampled             complete                     answered
+       |---- for motes -----|---- from proxy to row ----|
+
+A sample is complete at its proxy when each mote has promised to send nothing that early: the first batch whose low
+watermark has passed it shows that to the cluster. Until then no part could answer it, however fast it is.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import os
+import statistics
 import tempfile
 import time
-from collections.abc import Callable
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import msgspec
+import psutil
 
-from cluster.demo.parts import Parts
-from cluster.demo.processes import Children
+from cluster.demo.parts import Children, Parts
 from cluster.service.client.api_client import ApiClient
-from cluster.sizing.bottleneck import Backlog, Flow, limiting_stage
-from cluster.sizing.delays import Delays, SeenDelays
 from cluster.sizing.loads import Load, query_texts
-from cluster.sizing.resources import BROKER, CLUSTER, PROXY, Use, WatchedProcesses, bytes_below
 from protocols.mqtt.link import Message, MqttLink, Subscription
-from protocols.text.durations import format_duration
+from protocols.text.quantities import format_duration
 from protocols.wire import topics
 from protocols.wire.batches import decode_batch
+
+GROWTH = 0.1
+"""Share of the work that may pile up: less is noise."""
+LEAST_GROWTH_SECONDS = 1.0
+"""Work that has waited for less than this is on its way."""
+LEAST_GROWTH_COMMITS = 5
+FULL_CORE = 0.9
+"""A single-threaded process that uses more of a core than this has no more to give."""
+
+
+class Backlog(msgspec.Struct, frozen=True):
+    """What waits between the stages at one instant.
+
+    Parameters
+    ----------
+    spooled_seconds
+        How long the oldest batch in a proxy's spool has waited to be acknowledged.
+    unread_seconds
+        How long the oldest stored row has waited for its answer.
+    unpublished_commits
+        Commits of the results table that are not published.
+    """
+
+    spooled_seconds: float = 0.0
+    unread_seconds: float = 0.0
+    unpublished_commits: int = 0
+
+
+class Flow(msgspec.Struct, frozen=True):
+    """What went through the stages between two instants.
+
+    Parameters
+    ----------
+    seconds
+        The time between them.
+    sampled_rows
+        Samples that the motes had to send; None if queries let them leave out some.
+    stored_rows
+        Rows stored in streams.
+    proxy_cores
+        Cores in use by the proxy's busiest process.
+    commits
+        Commits of the results table that were published.
+    """
+
+    seconds: float
+    sampled_rows: int | None
+    stored_rows: int
+    proxy_cores: float
+    commits: int
+
+
+def limiting_stage(flow: Flow, before: Backlog, after: Backlog) -> str | None:
+    """Return the stage that cannot keep up; None if all can.
+
+    Examples
+    --------
+    >>> flow = Flow(seconds=10.0, sampled_rows=None, stored_rows=40_000, proxy_cores=0.3, commits=50)
+    >>> limiting_stage(flow, Backlog(unread_seconds=0.4), Backlog(unread_seconds=5.1))
+    'Spark'
+    """
+    growth_seconds = max(LEAST_GROWTH_SECONDS, GROWTH * flow.seconds)
+    if after.spooled_seconds - before.spooled_seconds > growth_seconds:
+        return "ingest"
+    if flow.sampled_rows is not None and flow.stored_rows < (1.0 - GROWTH) * flow.sampled_rows:
+        return "proxy" if flow.proxy_cores > FULL_CORE else "motes or broker"
+    if after.unread_seconds - before.unread_seconds > growth_seconds:
+        return "Spark"
+    if after.unpublished_commits - before.unpublished_commits > max(LEAST_GROWTH_COMMITS, GROWTH * flow.commits):
+        return "publisher"
+    return None
+
+
+class Delays(msgspec.Struct, frozen=True):
+    """Seconds, median and 99th percentile. Pure.
+
+    Parameters
+    ----------
+    median, p99
+        From a sample to its answer.
+    median_for_motes, p99_for_motes
+        From a sample to the first batch that says that it is complete.
+    median_after, p99_after
+        From that batch to the answer.
+    """
+
+    median: float
+    p99: float
+    median_for_motes: float
+    p99_for_motes: float
+    median_after: float
+    p99_after: float
+
+
+class SeenDelays:
+    """Collects what is seen of batches and answers as they are sent. Pure."""
+
+    def __init__(self) -> None:
+        self._watermarks_us: list[int] = []
+        self._arrived: list[float] = []
+        self._answers: list[tuple[float, float, float]] = []
+
+    def batch(self, watermark_us: int, at: float) -> None:
+        """Note a batch's low watermark, and when the batch was sent, in seconds since 1970."""
+        if not self._watermarks_us or watermark_us > self._watermarks_us[-1]:
+            self._watermarks_us.append(watermark_us)
+            self._arrived.append(at)
+
+    def answer(self, start_us: int, at: float) -> None:
+        """Note the start of an answer to a query without a window, and when it was sent.
+
+        It is left out if its batch was sent before batches were noted.
+        """
+        place = bisect_right(self._watermarks_us, start_us)
+        if 0 < place < len(self._watermarks_us):
+            complete = self._arrived[place]
+            self._answers.append((at - start_us / 1e6, complete - start_us / 1e6, at - complete))
+
+    def forget_answers(self) -> None:
+        """Forget the answers noted so far."""
+        self._answers.clear()
+
+    def found(self) -> Delays | None:
+        """Return the delays; None without any."""
+        if not self._answers:
+            return None
+        return Delays(
+            *(
+                figure
+                for part in zip(*self._answers, strict=True)
+                for figure in (statistics.median(part), quantile(sorted(part), 0.99))
+            )
+        )
+
+
+def quantile(ordered: Sequence[float], share: float) -> float:
+    """Return the value below which this share of some ordered values lies, at least one of them. Pure.
+
+    Examples
+    --------
+    >>> quantile([1.0, 2.0, 3.0, 4.0], 0.5)
+    3.0
+    """
+    return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
+
+
+BROKER, PROXY, CLUSTER, SPARK = "broker", "proxy", "cluster", "Spark"
+PARTS = (BROKER, PROXY, CLUSTER, SPARK)
+
+
+class Use(msgspec.Struct, frozen=True):
+    """What a part has used.
+
+    Parameters
+    ----------
+    processor_seconds
+        Since its start.
+    memory_bytes
+        Now: its proportional share of memory, so that what processes share counts once.
+    busiest_seconds
+        Processor time of the one process that has used most of it.
+    """
+
+    processor_seconds: float = 0.0
+    memory_bytes: int = 0
+    busiest_seconds: float = 0.0
+
+    def __add__(self, other: Use) -> Use:
+        """Return the use of two parts together."""
+        return Use(
+            self.processor_seconds + other.processor_seconds,
+            self.memory_bytes + other.memory_bytes,
+            max(self.busiest_seconds, other.busiest_seconds),
+        )
+
+
+class WatchedProcesses:
+    """The processes of the parts, with their children.
+
+    Parameters
+    ----------
+    roots
+        By part: the number of its first process. What the cluster starts is Spark's: Java, and Python workers.
+    """
+
+    def __init__(self, roots: Mapping[str, int]) -> None:
+        self._roots = {part: psutil.Process(number) for part, number in roots.items()}
+        self._ended: dict[str, float] = dict.fromkeys(PARTS, 0.0)
+        self._seconds: dict[int, tuple[str, float]] = {}
+
+    def use(self) -> dict[str, Use]:
+        """Return what each part has used; processor time of processes that have ended counts on."""
+        found = dict.fromkeys(PARTS, Use())
+        alive: dict[int, tuple[str, float]] = {}
+        for part, process in self._all():
+            try:
+                times = process.cpu_times()
+                memory = process.memory_full_info().pss
+            except (psutil.NoSuchProcess, psutil.AccessDenied):
+                continue
+            seconds = times.user + times.system
+            alive[process.pid] = part, seconds
+            found[part] += Use(seconds, memory, seconds)
+        for number, (part, seconds) in self._seconds.items():
+            if number not in alive:
+                self._ended[part] += seconds
+        self._seconds = alive
+        return {part: each + Use(self._ended[part]) for part, each in found.items()}
+
+    def _all(self) -> Iterator[tuple[str, psutil.Process]]:
+        for part, root in self._roots.items():
+            yield part, root
+            try:
+                children = root.children(recursive=True)
+            except psutil.NoSuchProcess:
+                continue
+            for child in children:
+                yield (SPARK if part == CLUSTER else part), child
+
+
+def bytes_below(folder: Path) -> int:
+    """Return how many bytes are in all files below a folder; files that vanish meanwhile count nothing."""
+    size = 0
+    for root, _, names in os.walk(folder):
+        for name in names:
+            try:
+                size += os.lstat(Path(root, name)).st_size
+            except FileNotFoundError:
+                continue
+    return size
+
 
 PROXY_NAME = "roadside"
 DELAYED = "sized1"

@@ -10,9 +10,8 @@ import msgspec
 from rich.table import Table
 
 from cluster.errors import MissingLibraryError
-from cluster.sizing.measuring import Measurement
-from cluster.sizing.resources import PARTS
-from protocols.text.byte_sizes import format_byte_size
+from cluster.sizing.measuring import PARTS, Measurement
+from protocols.text.quantities import format_byte_size
 
 HEADINGS = (
     "motes",

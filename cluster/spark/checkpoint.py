@@ -1,7 +1,22 @@
-"""Repairs Spark's own log of micro-batches where Spark itself cannot continue."""
+"""Spark's own log of micro-batches: synced, corrected where it was moved, repaired where Spark cannot continue.
+
+Syncs Spark's log of micro-batches and their state, so that they survive a power cut: Spark itself syncs nothing.
+
+    offsets/7 ── tasks, state/.../8 ── sync ── results of 7 ── commits/7 ── offsets/8 ── ...
+
+If the results of a micro-batch were on disk and its offset were not, another offset would be planned under its number,
+and what that reads would count as stored. If an offset or a commit were on disk and the state before it were not, Spark
+could not go on.
+
+Corrects a checkpoint that was moved, or copied to another place: Spark stores full paths of its schemas.
+
+Stored in ``state/0/_metadata/v2/0``: ``"stateSchemaFilePaths": ["file:/old/state/0/_stateSchema/default/0_da92"]``. The
+schema itself has moved with everything else.
+"""
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -9,7 +24,7 @@ from pathlib import Path
 import msgspec
 
 from cluster.errors import StorageError
-from cluster.storage.synced_files import sync
+from cluster.storage.synced_files import sync, write_whole
 from protocols.event_log import get_logger
 
 log = get_logger(__name__)
@@ -37,7 +52,7 @@ def discard_truncated(checkpoint: Path, stored: Callable[[int], bool]) -> None:
     """Remove what a power cut may have left half written of the last micro-batch, which is then run again.
 
     Nothing came of it: what a micro-batch has written is synced before its results are stored, and before the next one
-    is logged (:mod:`cluster.spark.checkpoint_files`).
+    is logged (:mod:`cluster.spark.checkpoint`).
 
     Parameters
     ----------
@@ -159,3 +174,107 @@ def _is_json(texts: Iterable[bytes]) -> bool:
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return False
     return True
+
+
+_Seen = tuple[int, int]
+"""When a file was changed last, and its size."""
+
+
+class CheckpointFiles:
+    """The files of a checkpoint, and which of them are on disk.
+
+    Parameters
+    ----------
+    folder
+        The checkpoint of one of the two Spark queries; it may not be there yet.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._synced: dict[Path, _Seen] = {}
+
+    def sync(self) -> None:
+        """Sync what has been written since the last time; on return it is on disk.
+
+        Raises
+        ------
+        OSError
+            If something cannot be synced.
+        """
+        found = dict(_folder_entries(self._folder)) if self._folder.is_dir() else {}
+        new = [path for path, seen in found.items() if self._synced.get(path) != seen]
+        sync((path for path in new if not path.is_dir()), missing_ok=True)
+        sync((path.parent for path in new), missing_ok=True)
+        if self._folder in new:  # Spark has made it, and the folder of both checkpoints
+            sync([self._folder.parent.parent])
+        self._synced = found
+
+
+def _folder_entries(folder: Path) -> Iterator[tuple[Path, _Seen]]:
+    """Yield a folder and everything below it, except files that are being written."""
+    yield folder, (0, 0)
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.name.startswith("."):
+                continue
+            if entry.is_dir():
+                yield from _folder_entries(Path(entry.path))
+                continue
+            try:
+                status = entry.stat()
+            except FileNotFoundError:  # Spark removes what is old
+                continue
+            yield Path(entry.path), (status.st_mtime_ns, status.st_size)
+
+
+_SCHEMAS = "_stateSchema"
+_PATHS, _STORES = "stateSchemaFilePaths", "stateStoreInfo"
+
+
+def relocate_checkpoint(checkpoint: Path) -> None:
+    """Correct the paths stored in a checkpoint, if it is not where it was written.
+
+    Parameters
+    ----------
+    checkpoint
+        Its folder; there need not be one.
+
+    Raises
+    ------
+    OSError
+        If something cannot be read or written; then it is as it was.
+    """
+    for stored in checkpoint.glob("state/*/_metadata/v2/*"):
+        if not stored.name.isdigit():
+            continue
+        before = stored.read_bytes()
+        operator = stored.parents[2]
+        after = corrected(before, f"file:{operator.resolve()}")
+        if after != before:
+            log.warning("the data folder was moved: paths that Spark has stored are corrected", operator=str(operator))
+            stored.with_name(f".{stored.name}.crc").unlink(missing_ok=True)  # of what was there
+            write_whole(stored, after)
+
+
+def corrected(content: bytes, operator: str) -> bytes:
+    r"""Return what Spark stores of a stateful operator, with the path where its folder is now.
+
+    What cannot be read is returned as it is: Spark raises an error about it.
+
+    >>> stored = b'v2\n{"stateStoreInfo":[{"stateSchemaFilePaths":["file:/a/state/0/_stateSchema/default/0_da"]}]}'
+    >>> corrected(stored, "file:/b/state/0")
+    b'v2\n{"stateStoreInfo":[{"stateSchemaFilePaths":["file:/b/state/0/_stateSchema/default/0_da"]}]}'
+    """
+    version, _, text = content.partition(b"\n")
+    try:
+        found = msgspec.json.decode(text)
+        for store in found[_STORES]:
+            store[_PATHS] = [_below(operator, path) for path in store[_PATHS]]
+    except (msgspec.DecodeError, UnicodeDecodeError, KeyError, TypeError):
+        return content
+    return version + b"\n" + msgspec.json.encode(found)
+
+
+def _below(operator: str, path: str) -> str:
+    _, found, name = path.rpartition(f"/{_SCHEMAS}/")
+    return f"{operator}{found}{name}" if found else path

@@ -1,4 +1,11 @@
-"""The engine in Spark: two Structured Streaming queries over the same plans, streams and results table.
+"""The engine in Spark: two Structured Streaming queries over the same plans, and the settings of Java they need.
+
+Which settings Java's threads go by, and which of Hadoop's are sent to tasks.
+
+A thread of Spark that runs neither a task nor a session goes by Spark's defaults. The one that serves the state of a
+bucket is such a thread: whatever the session says, it writes and formats Java for each of the state's variables in each
+task. And each micro-batch with state sends Hadoop's settings to its tasks, two thirds of which are about YARN and
+MapReduce, which nothing here runs.
 
     stateless   source -> results table
     stateful    source -> shuffle by bucket -> transformWithState -> results table
@@ -15,7 +22,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 from deltalake.transaction import AddAction
@@ -26,23 +33,104 @@ from cluster.errors import ClusterError
 from cluster.fjord.counters import Counters
 from cluster.physical.nodes import Host
 from cluster.spark.bucket_processor import DownstreamProcessor
-from cluster.spark.checkpoint import discard_truncated, discard_unstarted
-from cluster.spark.checkpoint_files import CheckpointFiles
+from cluster.spark.checkpoint import CheckpointFiles, discard_truncated, discard_unstarted, relocate_checkpoint
 from cluster.spark.envelopes import OUTPUT_DDL, collected_outputs
-from cluster.spark.java_settings import use_settings_in_all_threads
-from cluster.spark.moved_checkpoint import relocate_checkpoint
 from cluster.spark.source import SOURCE_NAME, FjordSource, SourceOptions
 from cluster.storage.results_table import ResultsTable, Write
 from cluster.storage.unnumbered_answers import Numbering, UnnumberedFolder, write_numbered
 from protocols.event_log import get_logger
+
+CLASS: Final = "fjord.Settings"
+SOURCE: Final = """
+package fjord;
+
+import java.util.ArrayList;
+import java.util.Iterator;
+import java.util.List;
+import java.util.Map;
+import org.apache.hadoop.conf.Configuration;
+import org.apache.spark.sql.classic.SparkSession;
+import org.apache.spark.sql.classic.SparkSession$;
+import org.apache.spark.sql.internal.SQLConf;
+import scala.Option;
+import scala.runtime.AbstractFunction0;
+
+public class Settings extends AbstractFunction0 {
+    private final SQLConf otherwise;
+
+    public Settings(SparkSession session) {
+        otherwise = session.sessionState().conf();
+    }
+
+    public Object apply() {
+        Option active = SparkSession$.MODULE$.getActiveSession();
+        if (active.isDefined()) {
+            SparkSession session = (SparkSession) active.get();
+            if (!session.sparkContext().isStopped()) {
+                return session.sessionState().conf();
+            }
+        }
+        return otherwise;
+    }
+
+    public static void forget(Configuration hadoop) {
+        List names = new ArrayList();
+        for (Iterator entries = hadoop.iterator(); entries.hasNext();) {
+            String name = (String) ((Map.Entry) entries.next()).getKey();
+            if (name.startsWith("yarn.") || name.startsWith("mapreduce.")) {
+                names.add(name);
+            }
+        }
+        for (Iterator each = names.iterator(); each.hasNext();) {
+            hadoop.unset((String) each.next());
+        }
+    }
+}
+"""
+
+log = get_logger(__name__)
+
+
+def use_settings_in_all_threads(session: SparkSession) -> None:
+    """Let all of Java's threads go by the settings of a session, and send no settings that nothing reads.
+
+    Parameters
+    ----------
+    session
+        The session. Its streaming queries run already: each of them gives the threads Spark's defaults again.
+    """
+    from py4j.protocol import Py4JError  # noqa: PLC0415 - needs JAVA_HOME to be set
+
+    java: Any = session._jvm  # noqa: SLF001 - no setting of Spark's reaches this
+    hadoop = session.sparkContext._jsc.hadoopConfiguration()  # noqa: SLF001
+    try:
+        compiler = java.org.codehaus.janino.SimpleCompiler()
+        compiler.setParentClassLoader(hadoop.getClassLoader())
+        compiler.cook(SOURCE)
+        ours = compiler.getClassLoader().loadClass(CLASS)
+        (make,) = ours.getConstructors()
+        java.org.apache.spark.sql.internal.SQLConf.setSQLConfGetter(
+            make.newInstance(_array(session, session._jsparkSession))  # noqa: SLF001
+        )
+        (forget,) = (method for method in ours.getMethods() if method.getName() == "forget")
+        forget.invoke(None, _array(session, hadoop))
+    except Py4JError as error:
+        log.info("each bucket's state takes longer to be opened", reason=str(error))
+
+
+def _array(session: SparkSession, argument: Any) -> Any:
+    """Return an array of Java's that holds one argument."""
+    gateway: Any = session.sparkContext._gateway  # noqa: SLF001 - PySpark has no other way to Java
+    array = gateway.new_array(gateway.jvm.Object, 1)
+    array[0] = argument
+    return array
+
 
 STOPPING_SECONDS = 3.0
 """How long a query that is stopped may go on until it is idle: Spark prints long traces of a broken micro-batch."""
 POLLING_SECONDS = 0.002
 CALLS_FROM_JAVA = "py4j.clientserver"
 """The logger of errors in what Java calls."""
-
-log = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,33 +1,254 @@
-"""The Spark session that the engine runs in."""
+"""The Spark session that the engine runs in: its home, how Java writes files, and which processes may call this one.
+
+A home for Spark in which its Python workers find PySpark compiled.
+
+Spark puts an archive of PySpark's sources, `python/lib/pyspark.zip`, first on the path of each Python process that it
+starts. Python caches no compiled code for an archive: each of these processes, at least seven, would compile
+PySpark, which takes half a second. In a home without the archive they import the installed package.
+
+How Java writes files on a local disk: with no other process for each.
+
+To set permissions, Hadoop starts a `chmod` for every file and folder that it makes, four times in a micro-batch, unless
+it finds its own native library, which PySpark does not bring. Java can set them itself. A class that does is compiled
+here by the compiler that Spark has for its own code, and takes the place of Hadoop's class for local files.
+
+Java's calls into this process, which are let in from processes of the same user only.
+
+Spark's Java calls functions of Python, such as those of a sink, over a socket of the loopback device. Its library asks
+for no token there: Java's side of it has none to show after Spark has named it the port. Any user of this machine
+could call them. The kernel knows whose the other end of a connection is.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import os
 import re
+import socket
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from importlib.metadata import version
+from importlib.util import find_spec
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from cluster.spark.cached_folders import cache_folder
-from cluster.spark.callback_peers import refuse_other_users
 from cluster.spark.class_archive import ClassArchive
-from cluster.spark.home import SPARK_HOME, use_installed_pyspark
-from cluster.spark.java import JavaRuntime, find_java, use_java
-from cluster.spark.java_process import JavaEndedError, JavaProcess, public, start_java
-from cluster.spark.launch_command import LaunchNote
-from cluster.spark.local_files import write_local_files_quickly
+from cluster.spark.java import JavaRuntime, cache_folder, cached_folder, find_java, link_entries, use_java
+from cluster.spark.java_process import JavaEndedError, JavaProcess, LaunchNote, public, start_java
 from cluster.spark.spark_log import SparkLog, SparkStartError
-from protocols.event_log import get_logger
+from protocols.event_log import get_logger, is_logged
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+SPARK_HOME = "SPARK_HOME"
+
+
+def use_installed_pyspark() -> None:
+    """Make the workers of Spark sessions that this process starts import the installed PySpark.
+
+    A ``SPARK_HOME`` that is set stays: the PySpark there may be another one.
+    """
+    if SPARK_HOME not in os.environ:
+        os.environ[SPARK_HOME] = str(home_without_archives(cache_folder(os.environ)))
+
+
+def home_without_archives(cache: Path) -> Path:
+    """Return a home for Spark that has everything of the installed one but archives of Python code.
+
+    Parameters
+    ----------
+    cache
+        Where it is made, unless it is there.
+    """
+    package = find_spec("pyspark")
+    if package is None or package.origin is None:
+        raise ModuleNotFoundError("PySpark is not installed: pip install pyspark", name="pyspark")
+    installed = Path(package.origin).parent
+    return cached_folder(
+        cache,
+        "spark",
+        f"{installed} {version('pyspark')}",
+        lambda folder: link_entries(installed, folder, without={"python"}),
+    )
+
+
+CLASS: Final = "fjord.LocalFiles"
+SOURCE: Final = """
+package fjord;
+
+import java.io.IOException;
+import java.nio.file.Files;
+import java.nio.file.attribute.PosixFilePermissions;
+import org.apache.hadoop.fs.LocalFileSystem;
+import org.apache.hadoop.fs.Path;
+import org.apache.hadoop.fs.RawLocalFileSystem;
+import org.apache.hadoop.fs.permission.FsPermission;
+
+public class LocalFiles extends LocalFileSystem {
+    public LocalFiles() {
+        super(new Plain());
+    }
+
+    public static class Plain extends RawLocalFileSystem {
+        public void setPermission(Path path, FsPermission permission) throws IOException {
+            if (permission.getStickyBit()) {
+                super.setPermission(path, permission);
+            } else {
+                String text = permission.toString();
+                Files.setPosixFilePermissions(pathToFile(path).toPath(), PosixFilePermissions.fromString(text));
+            }
+        }
+    }
+}
+"""
+
+log = get_logger(__name__)
+
+
+def write_local_files_quickly(session: SparkSession) -> None:
+    """Let Java set permissions of local files itself, and write no file of checksums beside each.
+
+    Parameters
+    ----------
+    session
+        A session in which nothing runs yet.
+    """
+    from py4j.protocol import Py4JError  # noqa: PLC0415 - needs JAVA_HOME to be set
+
+    java: Any = session._jvm  # noqa: SLF001 - no setting of Spark's reaches this
+    configuration = session.sparkContext._jsc.hadoopConfiguration()  # noqa: SLF001
+    file_system = java.org.apache.hadoop.fs.FileSystem
+    try:
+        compiler = java.org.codehaus.janino.SimpleCompiler()
+        compiler.setParentClassLoader(configuration.getClassLoader())
+        compiler.cook(SOURCE)
+        ours = java.org.apache.hadoop.conf.Configuration(configuration)
+        ours.setClassLoader(compiler.getClassLoader())
+        ours.set("fs.file.impl", CLASS)
+        known = file_system.getLocal(configuration)
+        known.close()  # and is forgotten: whatever asks for local files from now on is given the next one
+        file_system.get(known.getUri(), ours)
+    except Py4JError as error:
+        log.info("Java starts a process for each file that it writes", reason=str(error))
+    # Spark's default manager of checkpoints has none either.
+    file_system.getLocal(configuration).setWriteChecksum(False)
+
+
+TABLES: Final = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
+"""Where Linux lists connections, with their owners."""
+MOST_READINGS: Final = 8
+"""Of these tables: a line may be missing while others come and go, since the kernel writes them piece by piece."""
+_MAPPED: Final = "0000000000000000FFFF0000"
+"""Before an address of IPv4, as IPv6 writes it, in these tables."""
+_LOCAL, _REMOTE, _OWNER = 1, 2, 7
+"""Fields of a line."""
+
+
+def owner_of(lines: Iterable[str], local: tuple[str, int], remote: tuple[str, int]) -> int | None:
+    """Return the user of one end of a connection; None if it is not listed.
+
+    Parameters
+    ----------
+    lines
+        Of the tables of connections.
+    local, remote
+        Addresses of IPv4, and ports: that of the end, and of the other one.
+
+    Examples
+    --------
+    >>> line = "0: 0100007F:9C41 0100007F:1F90 01 00000000:00000000 00:00000000 00000000 65534 0 4711"
+    >>> owner_of([line], ("127.0.0.1", 40001), ("127.0.0.1", 8080))
+    65534
+    """
+    ends = [{_written(*end), _MAPPED + _written(*end)} for end in (local, remote)]
+    for line in lines:
+        fields = line.split()
+        if len(fields) > _OWNER and fields[_LOCAL] in ends[0] and fields[_REMOTE] in ends[1]:
+            return int(fields[_OWNER])
+    return None
+
+
+def _written(address: str, port: int) -> str:
+    number = int.from_bytes(socket.inet_aton(address), sys.byteorder)
+    return f"{number:08X}:{port:04X}"
+
+
+def is_own(connection: socket.socket) -> bool:
+    """Return whether the other end of a connection over the loopback device is of this process's user.
+
+    It is not if it is closed. This never raises: py4j would accept no further connection.
+    """
+    try:
+        ends = connection.getpeername(), connection.getsockname()
+        for _ in range(MOST_READINGS):
+            lines = [line for table in TABLES if table.exists() for line in table.read_text("ascii").splitlines()]
+            owner = owner_of(lines, *ends)
+            if owner is not None:
+                return owner == os.geteuid()
+    except OSError:
+        return False
+    return False
+
+
+class _Refused:
+    """A connection that is closed instead of served."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self.socket = connection
+
+    def start(self) -> None:
+        """Close it."""
+        self.socket.close()
+
+    def close(self) -> None:
+        """It is closed already."""
+
+
+def refuse_other_users(gateway: Any) -> None:
+    """Let only processes of this user call functions of this process; before anything has been registered to be called.
+
+    Where the kernel does not list connections (other systems than Linux), nothing is refused, and the log reports it.
+
+    Parameters
+    ----------
+    gateway
+        PySpark's connection to Java.
+    """
+    from py4j.clientserver import PythonServer  # noqa: PLC0415 - needs JAVA_HOME to be set
+
+    if not TABLES[0].exists():
+        log.warning("other users of this machine can call functions of this process", reason=f"there is no {TABLES[0]}")
+        return
+
+    times = count(1)
+
+    class CheckedServer(PythonServer):  # type: ignore[misc]  # it has no types
+        def _create_connection(self, connection: socket.socket, stream: Any) -> Any:
+            if is_own(connection):
+                return super()._create_connection(connection, stream)
+            refused = next(times)
+            if is_logged(refused):
+                log.error("a connection of another user to Java's callbacks was refused", times=refused)
+            stream.close()
+            return _Refused(connection)
+
+    def make_server(_: object) -> CheckedServer:
+        return CheckedServer(
+            gateway._gateway_client,  # noqa: SLF001 - as py4j makes its own server
+            gateway.java_parameters,
+            gateway.python_parameters,
+            gateway.gateway_property,
+        )
+
+    gateway._create_callback_server = make_server  # noqa: SLF001 - where py4j makes its own server
+
+
 ROCKS_DB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 CHECKPOINT_FILES = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
-"""The default one knows no class of ours for files on a local disk (:mod:`cluster.spark.local_files`)."""
+"""The default one knows no class of ours for files on a local disk (:mod:`cluster.spark.session`)."""
 KEPT_MEMORY = "dirty_decay_ms:5000"
 """How long the memory manager of Polars keeps what operators have freed. The next micro-batch mostly comes within that
 time; to ask the kernel for the same memory again, page by page, took a third of a worker's time."""
@@ -65,9 +286,6 @@ REMEMBERED = {
 }
 """What Spark remembers of the past for pages that are not served: by default a thousand micro-batches with their plans,
 and a hundred thousand tasks, so that memory would grow for hours."""
-
-
-log = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)

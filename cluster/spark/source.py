@@ -1,5 +1,10 @@
 """Fjord's source in Spark: reads stream tables version by version, and runs the operators next to the scans.
 
+Syncs what an offset names before Spark logs the offset.
+
+Each version is synced when it is committed, but it is visible a moment before. If an offset named it then, the offset
+could be on disk after a power cut and the version not: another version would get its number, and would count as read.
+
 These operators run inside `read`, which saves a Python stage per micro-batch.
 """
 
@@ -20,24 +25,62 @@ from pyspark.sql.types import StructType
 
 from cluster.fjord.overruns import WorkLimits
 from cluster.functions.allowed import FunctionRules
-from cluster.physical.answer_files import ANSWERS_RETURNED, may_be_written_by_tasks
-from cluster.physical.beginnings import unbegun_streams
-from cluster.physical.nodes import Host, PhysicalPlan
+from cluster.physical.nodes import ANSWERS_RETURNED, Host, PhysicalPlan, may_be_written_by_tasks, unbegun_streams
 from cluster.physical.plan_files import PlanFiles
-from cluster.plan.relations_read import MEMORY_BYTES
+from cluster.plan.names_read import MEMORY_BYTES
 from cluster.spark.envelopes import ENVELOPE_DDL, OUTPUT_DDL
-from cluster.spark.named_files import sync_named
 from cluster.spark.offsets import Offset, Reader, begins_between, from_spark, name_of, next_offset
-from cluster.spark.overrun_notes import NotedOverruns
 from cluster.spark.reading.backfill import Reached, backfill_reached, backfill_reads
-from cluster.spark.reading.batch_size import rows_at_once
-from cluster.spark.reading.beginnings import Beginnings
-from cluster.spark.reading.live import LiveReads
-from cluster.spark.reading.reads import UpstreamTask, divided
-from cluster.spark.reading.tables import TableVersions
+from cluster.spark.reading.live import Beginnings, LiveReads, rows_at_once
+from cluster.spark.reading.reads import TableVersions, UpstreamTask, divided
 from cluster.spark.worker_memory import WORKER_MEMORY
-from cluster.storage.archived_log import is_local
+from cluster.spark.worker_watch import NotedOverruns
+from cluster.storage.archived_log import LOG, is_local
 from cluster.storage.relation_versions import RelationVersions
+from cluster.storage.synced_files import sync
+from cluster.storage.table_folders import folder_of, relation_folder
+
+
+def sync_named(start: Offset, end: Offset, streams: str, plans: str, relations: str) -> None:
+    """Sync what an offset names and the one before it did not.
+
+    Parameters
+    ----------
+    start, end
+        The offset before, and the one to come.
+    streams, plans, relations
+        Folders of stream tables, plan files, and versions of relations.
+
+    Raises
+    ------
+    OSError
+        If something cannot be synced.
+    """
+    if start == end:
+        return
+    sync((path for path in _commits(start, end, streams)), missing_ok=True)
+    sync((path for path in _folders(start, end, streams, plans, relations)), missing_ok=True)
+
+
+def _commits(start: Offset, end: Offset, streams: str) -> Iterator[Path]:
+    for stream, version in end.versions.items():
+        # A commit is synced before the next one is made: what is further back is on disk, in the archive even.
+        first = max(start.versions.get(stream, 0) + 1, version - 1)
+        if is_local(streams):
+            yield from (
+                Path(streams, folder_of(stream), LOG, f"{each:020d}.json") for each in range(first, version + 1)
+            )
+
+
+def _folders(start: Offset, end: Offset, streams: str, plans: str, relations: str) -> Iterator[Path]:
+    for commit in _commits(start, end, streams):
+        yield commit.parent
+    if start.epoch != end.epoch:
+        yield Path(plans)
+    for identity, version in end.relations.items():
+        if start.relations.get(identity) != version:
+            yield Path(relations, relation_folder(identity))
+
 
 SOURCE_NAME = "fjord"
 RUNNER = "pyspark.sql.streaming.python_streaming_source_runner"

@@ -17,17 +17,13 @@ from typing import Final
 import pyarrow as pa
 
 from cluster.fjord.at_work import NOW
-from cluster.fjord.control import MicroBatchControl
-from cluster.fjord.exchange import Sent, sent_by
+from cluster.fjord.exchange import MicroBatchControl, Sent, sent_by
 from cluster.fjord.relation_tables import RelationTables
-from cluster.fjord.stateless_host import StatelessHost
-from cluster.fjord.stored_rows import RowsInFile
-from cluster.fjord.stream_scan import StreamScan
-from cluster.fjord.upstream_dataflow import UpstreamDataflow
+from cluster.fjord.stream_scan import RowsInFile, StreamScan
+from cluster.fjord.upstream_dataflow import StatelessHost, UpstreamDataflow
 from cluster.functions.calling import CALLS
 from cluster.operators.source import History
 from cluster.physical.nodes import Host
-from cluster.spark.answer_parts import written_by_task
 from cluster.spark.envelopes import (
     CONTROL,
     COUNTERS,
@@ -38,12 +34,13 @@ from cluster.spark.envelopes import (
     pack_counters,
     pack_output,
     pack_rows,
+    written_by_task,
 )
 from cluster.spark.reading.reads import StreamRead, UpstreamTask
 from cluster.spark.worker_memory import end_unused_functions, fragments_at
 from cluster.spark.worker_watch import note_too_large
 from cluster.storage.table_folders import folder_of
-from protocols.text.byte_sizes import format_byte_size
+from protocols.text.quantities import format_byte_size
 
 NOTHING_STOPPED: Final[Mapping[str, str]] = MappingProxyType({})
 

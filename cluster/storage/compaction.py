@@ -20,11 +20,10 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from cluster.storage.appending import AppendedTable, DiskUse, disk_use
-from cluster.storage.archived_log import forget_archived, is_local
+from cluster.storage.archived_log import HOUR_SECONDS, forget_archived, hours_kept, is_local
 from cluster.storage.budgets import PARTS, UNBOUNDED, Budget
 from cluster.storage.commit_log import CommitLog, open_files
 from cluster.storage.delta_tables import live_files
-from cluster.storage.retention import HOUR_SECONDS, hours_kept
 from protocols.errors import FjordError
 from protocols.event_log import get_logger
 from protocols.wire.batches import START_COLUMN

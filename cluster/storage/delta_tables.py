@@ -18,9 +18,8 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from cluster.errors import UnwritableError
-from cluster.storage.archived_log import LOG, archive, is_local
-from cluster.storage.log_entries import LAST_CHECKPOINT
-from cluster.storage.retention import KEEP_HOURS
+from cluster.storage.archived_log import KEEP_HOURS, LOG, archive, is_local
+from cluster.storage.commit_log import LAST_CHECKPOINT
 from cluster.storage.synced_files import make_folder, sync_with_names
 
 COMMITS_BETWEEN_CHECKPOINTS = 100

@@ -19,18 +19,14 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 from deltalake.transaction import AddAction
 
 from cluster.errors import StorageError
-from cluster.storage.appending import AppendedTable, OutcomeUnknownError, WrittenFiles
+from cluster.storage.appending import FILES_AT_ONCE, AppendedTable, OutcomeUnknownError, WrittenFiles, write_data_file
 from cluster.storage.archived_log import is_local
 from cluster.storage.budgets import UNBOUNDED, Budget
-from cluster.storage.committed_results import CLOSES, CLOSES_EARLIER, OPEN, REPEATED, RESULT_SCHEMA, ROW
+from cluster.storage.committed_results import CLOSES, CLOSES_EARLIER, OPEN, REPEATED, RESULT_SCHEMA, ROW, rows_of_query
 from cluster.storage.compaction import CompactedTable, Compaction
-from cluster.storage.damaged_tables import Damage, mended
-from cluster.storage.data_files import FILES_AT_ONCE, write_data_file
+from cluster.storage.damaged_tables import Damage, mended, repair_log
 from cluster.storage.delta_tables import created, opened, stored_rows
-from cluster.storage.mending import repair_log
-from cluster.storage.open_rows import OpenRow, OpenRows
-from cluster.storage.query_results import rows_of_query
-from cluster.storage.results_retention import ResultsRetention
+from cluster.storage.results_retention import OpenRow, OpenRows, ResultsRetention
 from cluster.storage.unnumbered_answers import NumberedFiles, Numbering, UnnumberedFile
 
 Part = pl.DataFrame | UnnumberedFile

@@ -23,9 +23,8 @@ from cluster.storage.appending import AppendedTable
 from cluster.storage.archived_log import LOG
 from cluster.storage.commit_log import METADATA_PREFIX, CommitLog
 from cluster.storage.compaction import CompactedTable, Compaction
-from cluster.storage.damaged_tables import Damage, is_suspicious, mended, set_aside
+from cluster.storage.damaged_tables import Damage, is_suspicious, mended, repair_log, set_aside
 from cluster.storage.delta_tables import created, live_files, opened
-from cluster.storage.mending import repair_log
 from cluster.storage.stream_retention import Dropped, StreamRetention
 from cluster.storage.table_folders import stream_of
 from protocols.wire.batches import (

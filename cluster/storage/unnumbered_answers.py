@@ -25,9 +25,9 @@ import polars as pl
 import pyarrow as pa
 from deltalake.transaction import AddAction
 
+from cluster.storage.appending import write_data_file
 from cluster.storage.archived_log import is_local
 from cluster.storage.committed_results import REPEATED, RESULT_SCHEMA, ROW
-from cluster.storage.data_files import write_data_file
 
 UNNUMBERED = "_fjord_unnumbered"
 """Below the table; other readers of a Delta table ignore names with this prefix."""

@@ -1,7 +1,7 @@
 """The rows of a window that keeps at most so many samples, from when until when each is shown. Pure.
 
 Samples come in their final order, with their places in runs. What is kept of a run is one row, since only ends of rows
-are ever dropped (cluster/temporal/shedding_heap.py). A window by time without a slide, or by count, changes where
+are ever dropped (cluster/temporal/shedding.py). A window by time without a slide, or by count, changes where
 samples come, go and expire, and only rows that change are shown anew; one that slides is shown whole at each border:
 
     slide 5     |---------)---------)      border 9 shows samples up to stamp 9, and those that are still in the window
@@ -17,8 +17,7 @@ from typing import Any, NamedTuple
 
 from cluster.temporal.kept_samples import Sample
 from cluster.temporal.rated_extent import PIECES, Offer, RatedExtent
-from cluster.temporal.scoring import DEFAULT, Scoring
-from cluster.temporal.shedding_heap import Fragment
+from cluster.temporal.shedding import DEFAULT, Fragment, Scoring
 from cluster.temporal.windows import CountWindow, Key, TimeWindow, Window
 
 FOR_EVER = 2**62

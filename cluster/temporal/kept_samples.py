@@ -12,8 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from cluster.temporal.links import Equal, Values
-from cluster.temporal.windows import CountWindow, ExtentError, Key, Window
+from cluster.temporal.windows import CountWindow, Equal, ExtentError, Key, Values, Window
 
 _EQUAL = Equal()
 

@@ -17,8 +17,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, Self
 
 from cluster.temporal.kept_samples import Piece, Sample
-from cluster.temporal.scoring import DEFAULT, Scoring
-from cluster.temporal.shedding_heap import HeapShedder
+from cluster.temporal.shedding import DEFAULT, HeapShedder, Scoring
 from cluster.temporal.windows import CountWindow, ExtentError, Key, Window
 
 PIECES = 64

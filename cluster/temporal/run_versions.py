@@ -18,7 +18,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from cluster.temporal.overtaken import Flags, Whole
+from cluster.temporal.windows import Flags, Whole
 
 Linked: TypeAlias = Callable[[Whole, Whole], Flags]
 """Whether the samples at the second places go on with those at the first."""

@@ -11,24 +11,23 @@ import msgspec
 from cluster.errors import ClusterError
 from cluster.expressions.user_functions import UserFunction
 from cluster.fjord.acceptance import check_supported
+from cluster.fjord.answer_kinds import ERROR
+from cluster.fjord.answers import Answered
 from cluster.fjord.batch import NEVER
-from cluster.fjord.collecting import Answered
-from cluster.fjord.kinds import ERROR
-from cluster.fjord.stored_rows import RowsInMemory
+from cluster.fjord.stream_scan import RowsInMemory
 from cluster.functions.allowed import FunctionRules
 from cluster.functions.calling import CALLS
 from cluster.language.catalog import BaseStream, Catalog, StaticRelation
 from cluster.language.errors import FjordSqlError
 from cluster.language.translation import translate
 from cluster.local.declared_functions import declared_function, declared_functions
-from cluster.local.engine import Arrival, LocalEngine
-from cluster.local.memory_tables import MemoryTables
+from cluster.local.engine import Arrival, LocalEngine, MemoryTables
 from cluster.plan.epoch import Plan, PlannedQuery
 from cluster.plan.history import sources_with_history, with_history_starts
 from cluster.plan.rewrite import rewrite
 from cluster.plan.sized import sized
 from cluster.testing.sources import ScriptedRelation, ScriptedSource, Taken
-from protocols.text.durations import parse_duration_us
+from protocols.text.quantities import parse_duration_us
 
 QUERY = "query"
 """The name of a query that is given without one."""

@@ -12,10 +12,10 @@ import polars as pl
 from cluster.errors import ClusterError
 from cluster.fjord.batch import ALWAYS, NEVER, START
 from cluster.fjord.scalars import POLARS_TYPES
-from cluster.local.memory_tables import RelationRows
+from cluster.local.engine import RelationRows
 from cluster.operators.columns import Column, Schema
 from protocols.errors import SchemaError
-from protocols.text.durations import parse_duration_us
+from protocols.text.quantities import parse_duration_us
 from protocols.wire.streams import Field, FieldType, StreamSchema, check_value
 
 Instant = int | str | datetime

@@ -12,15 +12,13 @@ from msgspec import Meta
 
 from firmware_sim.mote.mote_events import MoteDescription
 from firmware_sim.phenomena.worlds import Phenomenon, make_world
-from firmware_sim.power.batteries import find_battery
-from firmware_sim.power.battery import Battery
-from firmware_sim.power.settings_text import SettingsText
+from firmware_sim.power.battery import Battery, find_battery
+from firmware_sim.power.program_file import SettingsText
 from firmware_sim.power.surroundings import Climate, Solar
 from protocols.acquisition.observed import Observed
 from protocols.errors import SettingsError
 from protocols.power.constants_file import convert, read_table, refuse_other_kind
-from protocols.power.profile import DeviceProfile
-from protocols.power.profiles import SEALED_SUFFIX, find_profile, with_seals
+from protocols.power.profiles import SEALED_SUFFIX, DeviceProfile, find_profile, with_seals
 from protocols.text.plain_text import read_text_file
 from protocols.wire.programs import ListenSchedule
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from firmware_sim.lifetime.report import LifetimeReport
 from firmware_sim.power.plots import COLOURS, new_figure, save_figure
-from protocols.power.component import COMPONENTS
+from protocols.power.costs import COMPONENTS
 
 
 def plot_lifetime(report: LifetimeReport, path: Path) -> None:

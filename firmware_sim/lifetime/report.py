@@ -2,26 +2,185 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
-from firmware_sim.lifetime.fleet_file import FleetPlan
-from firmware_sim.lifetime.folding import FleetFolding
-from firmware_sim.lifetime.notes import notes_on_lifetimes, notes_on_packets
-from firmware_sim.lifetime.prediction import predicted_days
+from firmware_sim.lifetime.fleet_file import FleetPlan, PlacedMote
 from firmware_sim.lifetime.query_file import AskingQuery
+from firmware_sim.power.battery import Battery, seconds_until
 from firmware_sim.power.many_motes import VirtualMote
 from firmware_sim.power.power_report import finite, lives_if_off
+from firmware_sim.power.surroundings import DAY_SECONDS, YEAR_DAYS, Climate, Solar
 from firmware_sim.power.virtual_run import Floats, Outcome, run_motes
+from protocols.acquisition.merging import MergedProgram, Merger, workload_for
+from protocols.acquisition.needs import NeedKind, fold_demands
+from protocols.acquisition.program_reports import Abilities, ProgramStyle, SensorTraits
+from protocols.acquisition.search import stretched_need
 from protocols.errors import ProgramError
-from protocols.power.component import named
-from protocols.power.estimate import draw_mw
-from protocols.power.limits import check_program
-from protocols.text.durations import format_duration
+from protocols.power.costs import named
+from protocols.power.estimate import Workload, draw_mw
+from protocols.power.payload import check_program, most_records
+from protocols.text.quantities import format_duration
 from protocols.wire.programs import SamplingProgram
+
+ONLY_SAMPLES = Abilities(filters=False, sends_on_change=False, aggregates=False, detects_events=False, several=False)
+"""The abilities of motes that send every sample unchanged."""
+
+
+class FleetFolding:
+    """Programs of a fleet's motes under a set of queries.
+
+    Parameters
+    ----------
+    fleet
+        The fleet.
+    queries
+        The queries.
+    pushed_down
+        False if motes are to send every sample that any query reads.
+    """
+
+    def __init__(self, fleet: FleetPlan, queries: Sequence[AskingQuery], *, pushed_down: bool = True) -> None:
+        demands = [demand for each in queries for demand in each.demands]
+        folded = fold_demands(demands, fleet.motes[0].description.stream)
+        style = ProgramStyle(fleet.samples_per_packet, fleet.listen)
+        self._fleet = fleet
+        self._merger = Merger(folded, style, fleet.observed)
+        self._abilities = Abilities() if pushed_down else ONLY_SAMPLES
+
+    def merged(self, mote: PlacedMote) -> MergedProgram:
+        """Return the program of a mote, and the reasons for it.
+
+        As at a proxy, periods are longer than demanded where queries allow it and batteries are to last longer.
+        """
+        processor = mote.profile.processor
+        traits = SensorTraits(
+            self._fleet.default_period_us,
+            mote.description.minimum_period_us,
+            mote.profile,
+            mote.battery.usable_joules(processor.supply_v, processor.minimum_v) or None,
+            abilities=self._abilities,
+            # Profiles of one name may differ: a file that began as a copy of a preset.
+            device=f"{mote.profile.name} {hash(mote.profile)}",
+        )
+        return self._merger.merge(traits, mote.description.properties)
+
+    def workload(self, mote: PlacedMote, program: SamplingProgram) -> Workload:
+        """Return the workload of a mote with that program."""
+        return workload_for(program, self._fleet.observed, loss=mote.loss)
+
+
+_HOURS = np.arange(0.0, YEAR_DAYS * DAY_SECONDS, 3600.0)
+
+
+def predicted_days(mote: VirtualMote, factor: float = 1.0) -> float:
+    """Return how long a mote lives, from the daily and yearly means of its surroundings.
+
+    Parameters
+    ----------
+    mote
+        The mote.
+    factor
+        How many times the estimate its draw is.
+    """
+    profile, battery, climate = mote.profile, mote.battery, mote.climate
+    milliwatts = float(draw_mw(profile, mote.program, mote.workload).sum()) * factor
+    if mote.solar is not None:
+        milliwatts -= _mean_sun_mw(mote.solar, float("inf") if battery.rechargeable else milliwatts)
+    supply_v, minimum_v = profile.processor.supply_v, profile.processor.minimum_v
+    full = battery.full_joules(supply_v, climate.mean_c)
+    floor = full * (1 - battery.usable_share(minimum_v))
+    return seconds_until(full, floor, milliwatts / 1e3, _mean_loss(battery, climate)) / DAY_SECONDS
+
+
+@lru_cache(maxsize=1024)
+def _mean_loss(battery: Battery, climate: Climate) -> float:
+    """Return the share that a battery loses by itself each second, over a year of warm and cold hours."""
+    degrees = np.array([climate.temperature_c(each) for each in _HOURS])
+    return float(battery.loss_per_second(degrees).mean())
+
+
+@lru_cache(maxsize=1024)
+def _mean_sun_mw(solar: Solar, most_mw: float) -> float:
+    """Return the mean power of a panel over a year, if more than `most_mw` cannot be used."""
+    sun = np.array([solar.clear_sky_mw(each) for each in _HOURS]) * (1 - solar.cloud_share)
+    return float(np.minimum(sun, most_mw).mean())
+
+
+_DAY_US = 86_400_000_000
+
+
+def notes_on_lifetimes(fleet: FleetPlan, folding: FleetFolding, outcome: Outcome) -> Iterator[str]:
+    """Yield how periods are stretched so that batteries last as long as queries want, and whether they will."""
+    seen: set[tuple[str, str]] = set()
+    for place, mote in enumerate(fleet.motes):
+        merged = folding.merged(mote)
+        wanted_us = max((each.demand.lifetime_us for _, classes in merged.needs for each in classes), default=0)
+        longer = _longer_periods(merged)
+        if not wanted_us or (mote.group, longer) in seen:
+            continue
+        wanted = f"the {format_duration(wanted_us)} of LIFETIME"
+        seen.add((mote.group, longer))
+        days = float(outcome.expected_days[place])
+        if not merged.lifetime_kept:
+            even = f", even with {longer}" if longer else ""
+            yield f"{mote.group}: batteries will not last {wanted}{even}: queries allow no longer periods"
+        elif longer:
+            yield f"{mote.group}: {longer}, so that batteries last {wanted}"
+        if merged.lifetime_kept and days < wanted_us / _DAY_US:
+            yield (
+                f"{mote.group}: periods are chosen as if there were no self-discharge, cold or lost packets; "
+                f"with these {mote.description.name} lasts {days:.0f} days"
+            )
+
+
+def notes_on_packets(fleet: FleetPlan, folding: FleetFolding) -> Iterator[str]:
+    """Yield what limits, or makes useless, how many samples the fleet's file puts in a packet."""
+    most = fleet.samples_per_packet
+    useless: set[str] = set()
+    seen: set[tuple[str, str]] = set()
+    for mote in fleet.motes:
+        merged, kind = folding.merged(mote), (mote.group, mote.profile.name)
+        useless.update(_with_useless_tolerances(merged))
+        if kind in seen or merged.program.sleeping:
+            continue
+        seen.add(kind)
+        smallest = SamplingProgram(merged.program.fields[:1], merged.program.period_us)
+        holds = most_records(mote.profile, smallest)
+        if holds < most:
+            yield (
+                f"{mote.group}: samples_per_packet = {most} is more than a packet of {mote.profile.name} holds, "
+                f"which is {holds} samples of one field"
+            )
+    for query in sorted(useless):
+        yield (
+            f"{query}: WITHIN saves nothing with samples_per_packet = {most}, as no sample waits for the next one; "
+            "with 2 or more, motes leave out samples that differ too little"
+        )
+
+
+def _with_useless_tolerances(merged: MergedProgram) -> Iterator[str]:
+    """Yield the queries whose samples may be inexact, but must come too soon for that to save any."""
+    for need, classes in merged.needs:
+        waits_us = max(need.silence_us, need.patience_us)
+        if need.kind is NeedKind.SAMPLES and need.tolerances and waits_us < 2 * need.period_us:
+            for each in classes:
+                if each.demand.tolerances:
+                    yield from each.queries
+
+
+def _longer_periods(merged: MergedProgram) -> str:
+    """Return in words which samples are taken less often than demanded; empty if none are."""
+    parts = [
+        f"every {format_duration(longer)} instead of every {format_duration(need.period_us)}"
+        for need, _ in merged.needs
+        if (longer := stretched_need(need, merged.stretched).period_us) != need.period_us
+    ]
+    return f"samples {' and '.join(dict.fromkeys(parts))}" if parts else ""
 
 
 @dataclass(frozen=True, slots=True)

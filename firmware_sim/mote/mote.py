@@ -13,8 +13,7 @@ from typing import Protocol
 
 import msgspec
 
-from firmware_sim.execution.execution import Execution
-from firmware_sim.execution.reporter import Stamped
+from firmware_sim.execution.execution import Execution, Stamped
 from firmware_sim.mote.mote_events import (
     Announce,
     ControlReceived,
@@ -27,16 +26,13 @@ from firmware_sim.mote.mote_events import (
     Wake,
     WakeAt,
 )
-from firmware_sim.mote.sample_clock import SampleClock
-from firmware_sim.mote.wake_schedule import Schedule
+from firmware_sim.mote.sample_clock import SampleClock, Schedule
 from firmware_sim.power.meter import Meter
 from protocols.errors import ProgramError
 from protocols.power.costs import HEALTH_EVERY_PACKETS
 from protocols.power.estimate import is_regular
-from protocols.power.limits import check_program
-from protocols.power.payload import payload_bits
-from protocols.power.profile import DeviceProfile
-from protocols.power.profiles import find_profile
+from protocols.power.payload import check_program, payload_bits
+from protocols.power.profiles import DeviceProfile, find_profile
 from protocols.wire.frames import VERSION, encode
 from protocols.wire.packets import (
     AS_RECORDED,

@@ -14,8 +14,8 @@ import numpy.typing as npt
 
 from firmware_sim.power.battery import Battery
 from firmware_sim.power.surroundings import Climate, Solar
-from protocols.power.component import COMPONENTS
 from protocols.power.costs import (
+    COMPONENTS,
     Cost,
     always_mw,
     listen_cost,
@@ -26,7 +26,7 @@ from protocols.power.costs import (
     synchronisation_cost,
 )
 from protocols.power.estimate import Workload, pause_us, polling_bits, rates_of
-from protocols.power.profile import DeviceProfile
+from protocols.power.profiles import DeviceProfile
 from protocols.wire.programs import SamplingProgram, VehicleEvents
 
 Floats = npt.NDArray[np.float64]

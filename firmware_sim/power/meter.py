@@ -6,20 +6,20 @@ import math
 
 import numpy as np
 
-from firmware_sim.power.battery import RATED_C, Battery
-from firmware_sim.power.charge import Charges, Supply
-from protocols.power.component import COMPONENTS, Energy, named
+from firmware_sim.power.battery import RATED_C, Battery, Charges, Supply
 from protocols.power.costs import (
+    COMPONENTS,
+    Energy,
     always_mw,
     listen_cost,
+    named,
     packet_cost,
     resting_mw,
     sample_cost,
     synchronisation_cost,
 )
 from protocols.power.estimate import pause_us
-from protocols.power.profile import DeviceProfile
-from protocols.power.profiles import find_profile, is_preset
+from protocols.power.profiles import DeviceProfile, find_profile, is_preset
 from protocols.wire.programs import SLEEP, SamplingProgram
 
 SETTLES_AFTER_US = 60_000_000

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from firmware_sim.errors import MissingLibraryError
-from firmware_sim.power.paper_programs import PAPER_PROGRAMS
 from firmware_sim.power.power_report import PowerReport, curve
+from firmware_sim.power.program_file import PAPER_PROGRAMS
 from protocols.errors import SettingsError
-from protocols.power.component import COMPONENTS, Component
+from protocols.power.costs import COMPONENTS, Component
 
 if TYPE_CHECKING:
     from matplotlib.artist import Artist

@@ -11,16 +11,13 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from firmware_sim.power.batteries import find_battery
-from firmware_sim.power.battery import Battery
-from firmware_sim.power.paper_programs import NO_LISTENING, PAPER_PROGRAMS, paper_program, period_of
-from firmware_sim.power.program_file import load_program
+from firmware_sim.power.battery import Battery, find_battery
+from firmware_sim.power.program_file import NO_LISTENING, PAPER_PROGRAMS, load_program, paper_program, period_of
 from protocols.errors import OverloadError, ProgramError, SettingsError
-from protocols.power.component import Power, named
+from protocols.power.costs import Power, named
 from protocols.power.estimate import Workload, draw_mw
-from protocols.power.limits import check_program
-from protocols.power.profile import DeviceProfile
-from protocols.power.profiles import find_profile
+from protocols.power.payload import check_program
+from protocols.power.profiles import DeviceProfile, find_profile
 from protocols.wire.programs import ListenSchedule, SamplingProgram, SendOnChange, VehicleEvents
 
 SLOWEST_HZ, FASTEST_HZ, CURVE_POINTS = 0.1, 1000.0, 41

@@ -9,12 +9,11 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from firmware_sim.power.battery import seconds_until
-from firmware_sim.power.charge import Charges, Supply
+from firmware_sim.power.battery import Charges, Supply, seconds_until
 from firmware_sim.power.many_motes import Activities, VirtualMote
 from firmware_sim.power.surroundings import DAY_SECONDS
 from protocols.errors import SettingsError
-from protocols.power.component import COMPONENTS, Component
+from protocols.power.costs import COMPONENTS, Component
 
 Floats = npt.NDArray[np.float64]
 HOUR_US = 3_600_000_000

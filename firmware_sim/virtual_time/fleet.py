@@ -1,4 +1,4 @@
-"""Many motes in virtual time: the state machines of live motes, driven by a queue of events instead of a clock."""
+"""Many motes in virtual time and the other end of their radio, driven by a queue of events instead of a clock."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from functools import partial
 
 import numpy as np
 
-from firmware_sim.mote.drifting_clock import Drift, DriftingClock
 from firmware_sim.mote.mote import Mote, Sense
 from firmware_sim.mote.mote_events import (
     Announce,
@@ -22,16 +21,76 @@ from firmware_sim.mote.mote_events import (
     Wake,
     WakeAt,
 )
-from firmware_sim.mote.sample_clock import SampleClock
+from firmware_sim.mote.sample_clock import Drift, DriftingClock, SampleClock
 from firmware_sim.phenomena.worlds import Phenomenon
 from firmware_sim.power.battery import Battery
 from firmware_sim.power.meter import Meter
 from firmware_sim.radio.channel import Channel, RadioFaults
-from firmware_sim.virtual_time.gateway import Gateway
-from protocols.power.profile import DeviceProfile
-from protocols.wire.frames import encode
-from protocols.wire.packets import Packet, SampleValue
-from protocols.wire.programs import SamplingProgram
+from protocols.errors import FrameError
+from protocols.power.profiles import DeviceProfile
+from protocols.wire.frames import VERSION, encode
+from protocols.wire.packets import Control, Packet, RunProgram, SampleValue, decode_packet
+from protocols.wire.programs import SLEEP, SamplingProgram, program_number
+
+LOWEST_US = -(2**62)
+
+
+@dataclass(slots=True)
+class Received:
+    """The packets from one mote. A missing sequence number is a loss; a repeated one, a repeat."""
+
+    packets: int = 0
+    repeated: int = 0
+    highest_sequence: int = -1
+    seen: set[int] = field(default_factory=set)
+
+    @property
+    def missing(self) -> int:
+        """How many packets before the latest never arrived."""
+        return self.highest_sequence + 1 - len(self.seen)
+
+
+class Gateway:
+    """Answers motes like a proxy with constant demands.
+
+    Parameters
+    ----------
+    wanted
+        The program of each mote, by name; others sleep.
+    listener
+        Called with every new packet that can be read, and the time of its arrival.
+    """
+
+    def __init__(
+        self, wanted: Mapping[str, SamplingProgram], listener: Callable[[int, Packet], None] | None = None
+    ) -> None:
+        self._wanted = dict(wanted)
+        self._listener = listener
+        self.rejected = 0
+        """Packets that could not be read."""
+        self.received: dict[str, Received] = {}
+
+    def receive(self, at_us: int, payload: bytes) -> Control | None:
+        """Process a packet; return control, if the mote listens and runs another program than it should."""
+        try:
+            packet = decode_packet(payload)
+        except FrameError:
+            self.rejected += 1
+            return None
+        received = self.received.setdefault(packet.mote, Received())
+        if packet.sequence in received.seen:
+            received.repeated += 1
+            return None
+        received.seen.add(packet.sequence)
+        received.packets += 1
+        received.highest_sequence = max(received.highest_sequence, packet.sequence)
+        if self._listener is not None:
+            self._listener(at_us, packet)
+        wanted = self._wanted.get(packet.mote, SLEEP)
+        if packet.listen_us == 0 or packet.program == program_number(wanted):
+            return None
+        return Control(VERSION, packet.mote, (RunProgram(wanted, LOWEST_US),))
+
 
 ANSWER_US = 2_000
 """A proxy's control is sent this long after the packet that announced the listen window."""

@@ -9,11 +9,10 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Sequence
 
-from protocols.acquisition.least_cost import LeastCost
+from protocols.acquisition.least_cost import LeastCost, ReportCost
 from protocols.acquisition.needs import Need
 from protocols.acquisition.pricing import Candidate, Pricing, includes
 from protocols.acquisition.program_reports import sends_samples
-from protocols.acquisition.report_costs import ReportCost
 from protocols.wire.programs import ProgramReport, SendOnChange
 
 ENOUGH = 0.995

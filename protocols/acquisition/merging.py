@@ -1,4 +1,10 @@
-"""Demands of all queries on a stream -> each sensor's sampling program: the cheapest in joules that answers them all.
+"""Demands of all queries on a stream -> each sensor's sampling program: the cheapest in joules that answers them.
+
+The need of packets from motes that have nothing to report, so that answers do not wait long for them.
+
+A stream is complete up to an instant when each of its motes has promised to send nothing earlier, and a mote promises
+with its packets. One whose samples are in no band sends none until it polls, seconds later, and all answers wait for
+it. A count of its samples in short panes, which no query reads, is the least that it can send earlier.
 
 In the paper the proxy takes the highest rate that any query demands (papers/fjords.md section 3); here it compares the
 costs of the ways to answer, and shows the figures.
@@ -11,23 +17,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from protocols.acquisition.effort import (
-    FEW_STEPS,
-    MOST_STEPS,
-    MOST_STEPS_TOGETHER,
-    STEPS_AT_ONCE,
-    Effort,
-    SharedEffort,
-)
-from protocols.acquisition.longest_silence import need_of_reports
-from protocols.acquisition.needs import DemandClass, FoldedDemands, Need, found_in_samples, needs_of
+from protocols.acquisition.effort import FEW_STEPS, MOST_STEPS, MOST_STEPS_TOGETHER, STEPS_AT_ONCE, Effort, SharedEffort
+from protocols.acquisition.needs import DemandClass, FoldedDemands, Need, NeedKind, found_in_samples, needs_of
 from protocols.acquisition.observed import Observed
 from protocols.acquisition.pricing import Candidate, Sensor, workload_of
-from protocols.acquisition.program_reports import ProgramStyle, reports_in, sampling_report
-from protocols.acquisition.search import Search
-from protocols.acquisition.searches import Searches
-from protocols.acquisition.sensor_traits import DAY_SECONDS, SensorTraits
-from protocols.acquisition.stretching import lasting, stretched_need
+from protocols.acquisition.program_reports import DAY_SECONDS, ProgramStyle, SensorTraits, reports_in, sampling_report
+from protocols.acquisition.search import Search, Searches, lasting, stretched_need
 from protocols.acquisition.words import words_of
 from protocols.errors import OverloadError, ProgramError
 from protocols.event_log import get_logger
@@ -36,6 +31,48 @@ from protocols.wire.demands import RefusedDemand
 from protocols.wire.frames import LONGEST_PERIOD_US, Value
 from protocols.wire.packets import MAX_PROGRAM_BYTES, is_too_long
 from protocols.wire.programs import SLEEP, SamplingProgram
+from protocols.wire.streams import FieldName
+
+
+def need_of_reports(
+    needs: Iterable[Need], style: ProgramStyle, order: tuple[FieldName, ...], minimum_period_us: int
+) -> tuple[Need, ...]:
+    """Return the need of a packet from a sensor at least as often as its deployer chose; none without such a choice.
+
+    It samples nothing that others do not need, and its period grows with theirs to save the battery.
+
+    Parameters
+    ----------
+    needs
+        All others.
+    style
+        How often, and how many records may wait for a packet. A sensor that samples less often reports every sample.
+    order
+        The sampled fields, at least one.
+    minimum_period_us
+        The fastest that the sensor can sample.
+    """
+    known = tuple(needs)
+    if not known or not style.longest_silence_us:
+        return ()
+    fastest = min(known, key=lambda each: (each.period_us, repr(each)))
+    period_us = -(-minimum_period_us // fastest.period_us) * fastest.period_us
+    periods = max(1, style.longest_silence_us // period_us)
+    # A pane that waits for a full packet is as old as both together.
+    waiting = min(style.samples_per_packet, periods // 2) if style.samples_per_packet > 1 else 0
+    read = (*fastest.fields, *(name for name, _ in fastest.bands), *order)
+    return (
+        Need(
+            NeedKind.PANES,
+            read[:1],
+            period_us,
+            tolerances=tuple(each for each in fastest.tolerances if each[0] == read[0]),
+            pane_us=(periods - waiting) * period_us,
+            patience_us=waiting * period_us,
+            slowest_us=min(max(each.slowest_us, each.period_us) for each in known),
+        ),
+    )
+
 
 log = get_logger(__name__)
 

@@ -7,15 +7,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-from protocols.acquisition.covering import holds_all
 from protocols.acquisition.effort import PRICING_STEPS, Effort
-from protocols.acquisition.needs import Need, intervals_of
+from protocols.acquisition.needs import Need, holds_all, intervals_of
 from protocols.acquisition.observed import Observed
 from protocols.acquisition.program_reports import Abilities, ProgramStyle, assembled, sends_samples
 from protocols.errors import OverloadError, ProgramError
 from protocols.power.estimate import Shares, Workload, draw_mw, is_regular, rates_of
-from protocols.power.limits import check_program, most_records
-from protocols.power.profile import DeviceProfile
+from protocols.power.payload import check_program, most_records
+from protocols.power.profiles import DeviceProfile
 from protocols.wire.packets import is_too_long
 from protocols.wire.programs import ProgramReport, SamplingProgram, SendOnChange
 from protocols.wire.streams import FieldName

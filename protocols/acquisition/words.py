@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from protocols.text.durations import format_duration
+from protocols.text.quantities import format_duration
 from protocols.wire.programs import (
     Band,
     Panes,

@@ -10,8 +10,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from protocols.errors import FjordError
-from protocols.text.byte_sizes import parse_byte_size
-from protocols.text.durations import LONGEST_OPTION_US, parse_duration_between
+from protocols.text.quantities import LONGEST_OPTION_US, parse_byte_size, parse_duration_between
 
 if TYPE_CHECKING:
     from typer._click import Context

@@ -1,4 +1,4 @@
-"""Where each certificate of a deployment lies, what it is for, and the environment of its machine. Pure.
+"""Where each certificate of a deployment lies, what it is for, and when it expires. Pure.
 
 ::
 
@@ -18,6 +18,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import msgspec
 
@@ -26,6 +27,8 @@ from protocols.deployment.names import DevicePart, GatewayPart, Names, Part, Pro
 from protocols.sealing.keys import CLUSTER_FILE, file_of_motes, file_of_proxy
 from protocols.security.certificates import Purpose, check_host
 from protocols.security.errors import SecurityError
+from protocols.security.pem_files import date_text
+from protocols.security.tls import DAY_SECONDS
 
 AUTHORITY, BROKER, API = "authority", "broker", "api"
 STATE, CA, CA_KEY = "deployment.json", "authority/ca.crt", "authority/ca.key"
@@ -252,3 +255,48 @@ def _api(deployment: Deployment, folder: str, own: str) -> dict[str, str]:
 
 def _address(host: str, port: int) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def expiry_report(deployment: Deployment, now: float) -> list[dict[str, Any]]:
+    """Return a line for each certificate in use, and one for each name that has been revoked.
+
+    Parameters
+    ----------
+    deployment
+        The deployment.
+    now
+        Seconds since 1970.
+    """
+    places = {AUTHORITY: ("authority", CA)} | {
+        each.name: (each.role, each.certificate) for each in identities(deployment)
+    }
+    found = []
+    for name, (role, file) in places.items():
+        newest = deployment.newest(name)
+        if newest is not None:
+            days = int((newest.expires - now) // DAY_SECONDS)
+            found.append(
+                {
+                    "name": name,
+                    "role": role,
+                    "expires": date_text(newest.expires),
+                    "days_left": days,
+                    "left": str(days) if newest.expires > now else "expired",
+                    "file": file,
+                    "revoked": False,
+                }
+            )
+    gone = {each.name: each for each in deployment.issued if each.revoked is not None and each.name not in places}
+    for name, each in gone.items():
+        found.append(
+            {
+                "name": name,
+                "role": "",
+                "expires": date_text(each.expires),
+                "days_left": int((each.expires - now) // DAY_SECONDS),
+                "left": "revoked",
+                "file": "",
+                "revoked": True,
+            }
+        )
+    return found

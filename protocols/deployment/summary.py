@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from protocols.deployment.folder import PASSWORDS
 from protocols.deployment.identities import (
     CA,
     CA_KEY,
@@ -18,7 +19,6 @@ from protocols.deployment.identities import (
     keys_of_machines,
     password_file,
 )
-from protocols.deployment.passwords import PASSWORDS
 
 
 def summary(deployment: Deployment, folder: str) -> dict[str, Any]:

@@ -1,14 +1,17 @@
-"""Parsing the address of a broker."""
+"""The address of a broker, and TLS of a connection to it: how it is opened, and why it was refused."""
 
 from __future__ import annotations
 
+import ssl
 import time
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from protocols.errors import FjordError
 from protocols.mqtt.messages import DEFAULT_PORT, DEFAULT_TLS_PORT, BrokerAddress
-from protocols.security.tls import TlsNames, check_at_start
+from protocols.security.refusals import refusal_text
+from protocols.security.tls import TlsNames, check_at_start, check_files, client_context
 
 TLS_VARIABLES = TlsNames("FJORD_BROKER_CA", "FJORD_BROKER_CERTIFICATE", "FJORD_BROKER_KEY")
 PASSWORD_VARIABLE, PASSWORD_FILE_VARIABLE = "FJORD_BROKER_PASSWORD", "FJORD_BROKER_PASSWORD_FILE"
@@ -107,3 +110,41 @@ def parse_broker(text: str, environment: Mapping[str, str]) -> BrokerAddress:
         tls,
         Path(file) if file else None,
     )
+
+
+def opening_arguments(address: BrokerAddress) -> dict[str, Any]:
+    """Return what asyncio's ``create_connection`` needs besides host and port: nothing without TLS.
+
+    Files are read now: renewed ones are used from the next connection on.
+
+    Raises
+    ------
+    CertificateFileError
+        If a file cannot be used, or a certificate of our own has expired.
+    """
+    if address.tls is None:
+        return {}
+    check_files(address.tls, time.time())
+    return {"ssl": client_context(address.tls), "server_hostname": address.host}
+
+
+def refusal_of(error: BaseException | None) -> str | None:
+    """Return why TLS ended a connection; None if something else did."""
+    return refusal_text(error) if isinstance(error, ssl.SSLError) else None
+
+
+def failure_text(error: Exception, address: BrokerAddress) -> str:
+    """Return why a connection could not be opened."""
+    if isinstance(error, ConnectionRefusedError):
+        return f"{error}; nothing listens there"
+    reason = refusal_of(error)
+    if reason is None and address.tls is not None and isinstance(error, ConnectionError):
+        return f"{error}; does it speak TLS on this port, and accept our certificate?"
+    return reason or str(error)
+
+
+def peer_expiry(session: ssl.SSLObject | None) -> float | None:
+    """Return when the other side's certificate expires, in seconds since 1970; None without TLS."""
+    certificate = None if session is None else session.getpeercert()
+    ends = certificate.get("notAfter") if certificate else None
+    return float(ssl.cert_time_to_seconds(ends)) if isinstance(ends, str) else None

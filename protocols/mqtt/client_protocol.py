@@ -2,7 +2,7 @@
 
 Nothing is sent again: callers that publish get an error when a connection breaks, and decide. What is received may
 come again, if the session outlives the connection. Numbers up to 32,767 belong to single messages and subscriptions;
-those of many messages at a time are in :mod:`protocols.mqtt.in_flight`.
+those of many messages at a time are in :mod:`protocols.mqtt.sent_frames`.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from protocols.mqtt.answers import (
+    MALFORMED_FRAME,
     RECEIVE_MAXIMUM,
     Answer,
     ConnectAnswer,
@@ -19,13 +20,20 @@ from protocols.mqtt.answers import (
     UnsubscribeAnswer,
     read_answer,
 )
-from protocols.mqtt.frames import LARGEST_FRAME_BYTES, FrameBuffer, frame_bounds, take_messages
-from protocols.mqtt.in_flight import FIRST, InFlight
+from protocols.mqtt.frames import (
+    LARGEST_FRAME_BYTES,
+    FrameBuffer,
+    MalformedFrameError,
+    Octets,
+    UnsendableError,
+    frame_bounds,
+    take_messages,
+)
 from protocols.mqtt.messages import Message, Subscription, Version
-from protocols.mqtt.octets import MalformedFrameError, Octets, UnsendableError
-from protocols.mqtt.reasons import MALFORMED_FRAME
 from protocols.mqtt.sent_frames import (
+    FIRST,
     Connect,
+    InFlight,
     acknowledgements,
     disconnect_frame,
     publish_frame,

@@ -20,11 +20,23 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from protocols.event_log import get_logger
-from protocols.mqtt.answers import Answer, ConnectAnswer, Farewell, PublishAnswer, SubscribeAnswer, UnsubscribeAnswer
+from protocols.mqtt.answers import (
+    REFUSED,
+    SESSION_TAKEN_OVER,
+    Answer,
+    ConnectAnswer,
+    Farewell,
+    PublishAnswer,
+    SubscribeAnswer,
+    UnsubscribeAnswer,
+    connect_refusal,
+    reason_text,
+)
+from protocols.mqtt.broker_address import failure_text, opening_arguments, peer_expiry, refusal_of
 from protocols.mqtt.broker_socket import BrokerSocket
 from protocols.mqtt.client_protocol import ClientProtocol
-from protocols.mqtt.frame_publishing import MOST_IN_FLIGHT, BrokenWindowError, FramePublishing
-from protocols.mqtt.inbox import Inbox
+from protocols.mqtt.frames import UnsendableError
+from protocols.mqtt.inbox import Inbox, ReadingGate
 from protocols.mqtt.messages import (
     VERSIONS,
     BrokenOffError,
@@ -36,13 +48,9 @@ from protocols.mqtt.messages import (
     Version,
     VersionRefusedError,
 )
-from protocols.mqtt.octets import UnsendableError
-from protocols.mqtt.reading_gate import ReadingGate
-from protocols.mqtt.reasons import REFUSED, SESSION_TAKEN_OVER, connect_refusal, reason_text
-from protocols.mqtt.secure_opening import failure_text, opening_arguments, peer_expiry, refusal_of
+from protocols.mqtt.publishing import MOST_IN_FLIGHT, BrokenWindowError, FramePublishing, SinglePublishing
+from protocols.mqtt.reconnecting import Look, SilenceWatch, keep_alive_for
 from protocols.mqtt.sent_frames import PING, Connect
-from protocols.mqtt.silence import Look, SilenceWatch, keep_alive_for
-from protocols.mqtt.single_publishing import SinglePublishing
 from protocols.security.errors import SecurityError
 
 if TYPE_CHECKING:

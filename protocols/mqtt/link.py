@@ -30,8 +30,7 @@ from protocols.mqtt.messages import (
     Subscription,
     Version,
 )
-from protocols.mqtt.reconnecting import Outage, pauses
-from protocols.mqtt.version_choice import VersionChoice
+from protocols.mqtt.reconnecting import Outage, VersionChoice, pauses
 from protocols.security.tls import days_to_warn_of
 
 if TYPE_CHECKING:

@@ -10,20 +10,31 @@ Only quality of service 1 is meant, as in section 3.3 of MQTT 3.1.1.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 import numpy as np
 
-from protocols.mqtt.in_flight import number_of
-from protocols.mqtt.octets import LENGTH_BITS, LONGEST_LENGTH, MORE_BIT, UnsendableError
+from protocols.mqtt.frames import (
+    LENGTH_BITS,
+    LONGEST_LENGTH,
+    MORE_BIT,
+    UnsendableError,
+)
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    Count = TypeVar("Count", int, NDArray[np.int64])
+
+from protocols.mqtt.sent_frames import number_of
+
 Places: TypeAlias = "NDArray[np.int64]"
+
 
 PUBLISH_ACKNOWLEDGED = 0x32
 """The first byte of a PUBLISH that is to be acknowledged and not retained."""
+
+
 NUMBER = b"\0\0"
 """Where the number of a message will be: between its topic and its payload."""
 

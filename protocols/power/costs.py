@@ -1,4 +1,6 @@
-"""The cost of one sample, packet or listen window, by component, and the draw of a resting mote.
+"""The components of a mote that draw power, and what a sample, a packet or a listen window costs of each.
+
+The cost of one sample, packet or listen window, by component, and the draw of a resting mote.
 
 The closed-form estimate multiplies these by rates, the meter adds them up as things happen, the simulation in virtual
 time multiplies them by counts: one model, three ways to run it.
@@ -6,11 +8,58 @@ time multiplies them by counts: one model, three ways to run it.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 from functools import lru_cache
+from typing import Final
 
-from protocols.power.component import Component, Energy, Power, by_component
-from protocols.power.profile import DeviceProfile
+import numpy as np
+import numpy.typing as npt
+
+from protocols.power.profiles import DeviceProfile
+
+
+class Component(StrEnum):
+    """A component of a mote, in one of its states."""
+
+    PROCESSOR_ACTIVE = "processor_active"
+    PROCESSOR_IDLE = "processor_idle"
+    """Its clock runs while it waits for a short time, or for the radio."""
+    PROCESSOR_SLEEP = "processor_sleep"
+    ADC = "adc"
+    SENSOR = "sensor"
+    """From the moment it is switched on to warm up until it has been read."""
+    RADIO_START_UP = "radio_start_up"
+    RADIO_TRANSMIT = "radio_transmit"
+    RADIO_RECEIVE = "radio_receive"
+    """Link acknowledgements, and sensing whether the channel is free."""
+    RADIO_LISTEN = "radio_listen"
+    """Listen windows, whether anything is received in them or not."""
+    RADIO_SLEEP = "radio_sleep"
+    TIME_SYNC = "time_sync"
+    BOARD = "board"
+    """Always on: regulator, pull-ups, leakage."""
+
+
+COMPONENTS: Final = tuple(Component)
+
+Power = npt.NDArray[np.float64]
+"""Milliwatts, one per component (last axis), in the order of :data:`COMPONENTS`."""
+Energy = npt.NDArray[np.float64]
+"""Joules, one per component (last axis), in the order of :data:`COMPONENTS`."""
+
+
+def by_component(amounts: Mapping[Component, float]) -> npt.NDArray[np.float64]:
+    """Return an array with the amounts in place; zero for components that are not named."""
+    return np.array([amounts.get(component, 0.0) for component in COMPONENTS])
+
+
+def named(amounts: npt.NDArray[np.float64]) -> dict[str, float]:
+    """Return the amounts by component's name, and their ``total``."""
+    reports = {component.value: float(amount) for component, amount in zip(COMPONENTS, amounts, strict=True)}
+    return {**reports, "total": float(amounts.sum())}
+
 
 HEALTH_EVERY_PACKETS = 16
 """A packet with samples carries the mote's health this often; polling packets always do."""

@@ -6,8 +6,8 @@ import math
 from dataclasses import dataclass
 
 from protocols.errors import OverloadError
-from protocols.power.component import Power
 from protocols.power.costs import (
+    Power,
     always_mw,
     listen_cost,
     packet_cost,
@@ -16,10 +16,18 @@ from protocols.power.costs import (
     sample_cost,
     synchronisation_cost,
 )
-from protocols.power.listening import Listening, impatient_packets, when_irregular, when_regular
+from protocols.power.listening import (
+    LONGEST_CYCLE,
+    Listening,
+    due_together,
+    impatient_packets,
+    instants_per_second,
+    listening_of_reports,
+    when_irregular,
+    when_regular,
+)
 from protocols.power.payload import record_bits, report_record_bits, sample_of_reports_bits
-from protocols.power.profile import DeviceProfile
-from protocols.power.record_instants import LONGEST_CYCLE, due_together, instants_per_second, listening_of_reports
+from protocols.power.profiles import DeviceProfile
 from protocols.wire.programs import SamplingProgram, SendOnChange, Several, VehicleEvents, reports_of
 
 NEVER_US = 3650 * 86_400_000_000

@@ -11,14 +11,13 @@ from typing import TYPE_CHECKING
 from protocols.mqtt.link import LinkError, Message
 from protocols.recording.entries import Connected, LogError, Messages, Published, Requested, Sent, Worked, with_flags
 from protocols.recording.taped_link import Arrival, Handle
-from protocols.recording.ticking_loop import TickingLoop
-from protocols.recording.timeline import MakeLink, Timeline, answer_of
+from protocols.recording.timeline import MakeLink, TickingLoop, Timeline, answer_of
 from protocols.stimulus import cause
 
 if TYPE_CHECKING:
     from protocols.recording.reading import RecordedRun, RecordedTurn
-    from protocols.recording.taped_threads import Work
-    from protocols.recording.ticking_loop import Events
+    from protocols.recording.taped_link import Work
+    from protocols.recording.timeline import Events
 
 MOST_ROUNDS = 100_000
 """More turns at one instant go round in circles."""

@@ -41,8 +41,8 @@ from protocols.stimulus import cause
 
 if TYPE_CHECKING:
     from protocols.recording.segments import SegmentWriter
-    from protocols.recording.taped_threads import Work
-    from protocols.recording.ticking_loop import Events
+    from protocols.recording.taped_link import Work
+    from protocols.recording.timeline import Events
 
 CLOCK_STEP_NS = 1_000_000
 """The time of day is noted anew when it has moved by this against the monotonic clock."""

@@ -1,6 +1,6 @@
 """The keys of a deployment: which there are, in which files they are kept, and how they are renewed.
 
-Pure: texts in, texts out. One file for each part, with no more than that part needs::
+ One file for each part, with no more than that part needs::
 
     cluster.keys             the cluster's signing key, and with what each proxy's signatures are checked
     proxy-roadside.keys      the proxy's signing key, with what those of the cluster and of all proxies are checked,
@@ -17,11 +17,13 @@ import hashlib
 import tomllib
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, Final
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 from protocols.errors import SettingsError, TopicError
+from protocols.security.private_files import SECRET, write_file
 from protocols.wire.topics import check_name, check_part_name
 
 SECRET_BYTES: Final = 32
@@ -34,7 +36,7 @@ _FIRST_LINE: Final = (
 
 @dataclass(frozen=True, slots=True)
 class MoteKeys:
-    """The keys of the motes of one proxy.
+    """The keys of the motes of one proxy. Pure.
 
     Parameters
     ----------
@@ -55,7 +57,7 @@ class MoteKeys:
 
 @dataclass(frozen=True, slots=True)
 class PartKeys:
-    """The keys of a proxy or cluster.
+    """The keys of a proxy or cluster. Pure.
 
     Parameters
     ----------
@@ -77,7 +79,7 @@ class PartKeys:
 
 @dataclass(frozen=True, slots=True)
 class Deployment:
-    """All keys of a deployment.
+    """All keys of a deployment. Pure.
 
     Parameters
     ----------
@@ -149,7 +151,7 @@ class Deployment:
 
 
 def make_keys(random: bytes, proxies: Collection[str]) -> Deployment:
-    """Return new keys for a deployment with these proxies, made of 32 random bytes."""
+    """Return new keys for a deployment with these proxies, made of 32 random bytes. Pure."""
     return Deployment(_drawn(random, "cluster")).renewed(random, proxies=proxies)
 
 
@@ -291,3 +293,53 @@ def _generations(table: Mapping[str, Any], origin: str) -> dict[str, int]:
         if not isinstance(each, int) or isinstance(each, bool) or not 1 <= each < MOST_GENERATIONS:
             raise _wrong(origin, "has a generation that is no number from 1 on")
     return {_named(name, origin): generation for name, generation in found.items()}
+
+
+SUFFIX = ".keys"
+
+
+def read_files(folder: Path) -> dict[str, str]:
+    """Return the content of the files of keys in a folder, by name.
+
+    Raises
+    ------
+    SettingsError
+        If one cannot be read.
+    """
+    try:
+        return {each.name: each.read_text(encoding="utf-8") for each in sorted(folder.glob(f"*{SUFFIX}"))}
+    except OSError as error:
+        raise SettingsError(f"cannot read the keys in {folder}: {error.strerror}") from error
+    except UnicodeDecodeError:
+        raise SettingsError(f"a file of keys in {folder} is no text") from None
+
+
+def write_files(folder: Path, before: dict[str, str], keys: Deployment) -> list[str]:
+    """Write the files that have changed, readable by their owner only, and remove those that are gone; return which.
+
+    The cluster's file is written last: until then the cluster knows no part under a new key.
+
+    Raises
+    ------
+    SecurityError
+        If one cannot be written.
+    SettingsError
+        If one cannot be removed.
+    """
+    after, changed = keys.files(), []
+    for name in sorted(after, key=lambda name: (name == CLUSTER_FILE, name)):
+        if before.get(name) != after[name]:
+            write_file(folder / name, after[name].encode(), mode=SECRET, overwrite=True)
+            changed.append(f"written: {folder / name}")
+    for name in sorted(_ours(before) - after.keys()):
+        try:
+            (folder / name).unlink(missing_ok=True)
+        except OSError as error:
+            raise SettingsError(f"cannot remove {folder / name}: {error.strerror}") from error
+        changed.append(f"removed: {folder / name}")
+    return changed
+
+
+def _ours(before: dict[str, str]) -> set[str]:
+    """Return the files that the keys before were in; others, such as copies that were kept, are left alone."""
+    return set(read_deployment(before).files()) & before.keys() if CLUSTER_FILE in before else set()

@@ -1,4 +1,23 @@
-"""Seals what a part publishes, and opens what it receives: by topic, with the part's keys.
+"""Seals what a part publishes, and opens what it receives: by topic, with the part's keys, each frame once.
+
+Which sealed frames were seen before, and how those that are sent are counted.
+
+ A counter is the number of a connection, and below it that of a frame::
+
+    connection 1764057600    1  2  3  4 ...... 4294967295      the last number is that of the will
+    connection 1764057723    1  2 ...
+
+Connections are numbered by the time of day in seconds, and by one more than the last where that is not later: a clock
+that is set back does no harm, nor does a data folder that is restored from a copy; only both together do. A receiver
+accepts of each topic what has a higher counter than all before. The broker sends what it retains again: the same frame.
+
+Sealed frames: the bytes of a frame between a mark and what proves from which part it is, and for which topic.
+
+    mote leg    0xC1 | frame | tag                        4 bytes: BLAKE2s with the mote's key, over topic and frame
+    part leg    0xC1 | counter | frame | signature        8 and 64 bytes: Ed25519, over topic, counter and frame
+
+No frame begins with 0xC1: it is never used in MessagePack. A tag is as short as TinySec's: a forger needs two
+thousand million attempts on average, all of them counted, and each byte costs a mote energy.
 
 A link to the broker is given one of these (:class:`protocols.mqtt.messages.Seals`). What is not among Fjord's frames,
 such as results and messages of devices, passes as it is.
@@ -7,24 +26,203 @@ such as results and messages of devices, passes as it is.
 from __future__ import annotations
 
 import contextlib
+import hashlib
+import hmac
 import time
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Final
 
 import msgspec
+from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from msgspec.structs import replace
 
 from protocols.errors import FrameError, SettingsError, TopicError
 from protocols.event_log import get_logger
 from protocols.mqtt.messages import Message
-from protocols.sealing.counters import SeenCounters, SentCounter
 from protocols.sealing.keys import MoteKeys, PartKeys, read_mote_keys, read_part_keys
-from protocols.sealing.sealing import MoteSeal, forged, open_sealed, seal
 from protocols.wire import topics
-from protocols.wire.demand_pieces import PIECES
+from protocols.wire.demands import PIECES
+from protocols.wire.packets import SEAL_BYTES
+
+_NUMBER_BITS: Final = 32
+WILL: Final = 2**_NUMBER_BITS - 1
+"""The number of the will: it is sealed first, and published last."""
+
+
+class SentCounter:
+    """Counts the frames that a part sends. Pure.
+
+    Parameters
+    ----------
+    connection
+        The number of the last connection.
+    """
+
+    def __init__(self, connection: int = 0) -> None:
+        self.connection = connection
+        self._number = 0
+
+    def connect(self, now_seconds: int) -> None:
+        """Begin a connection."""
+        self.connection = max(self.connection + 1, now_seconds)
+        self._number = 0
+
+    def next(self) -> int:
+        """Return the counter of the next frame; raises OverflowError after so many that none is left."""
+        self._number += 1
+        if self._number >= WILL:
+            raise OverflowError("a connection has at most 2^32 - 2 frames")
+        return self.connection << _NUMBER_BITS | self._number
+
+    def of_will(self) -> int:
+        """Return the counter of the will of this connection."""
+        return self.connection << _NUMBER_BITS | WILL
+
+
+class SeenCounters:
+    """The highest counter of each topic, of a bounded number of topics. Pure.
+
+    Parameters
+    ----------
+    seen
+        From before a restart.
+    bound_of
+        With which others a topic is counted, and how many there may be of these. None: as many as there are.
+    """
+
+    def __init__(
+        self, seen: Mapping[str, int] | None = None, *, bound_of: Callable[[str], tuple[str, int]] | None = None
+    ) -> None:
+        self.seen: dict[str, int] = dict(seen or {})
+        self._bound_of = bound_of
+        self._topics: Counter[str] = Counter(bound_of(each)[0] for each in self.seen) if bound_of else Counter()
+
+    def accept(self, topic: str, counter: int, *, retained: bool) -> None:
+        """Accept a frame whose seal is right.
+
+        Raises
+        ------
+        FrameError
+            With reason ``replayed`` if it, or a later one, was accepted before; ``too_many_topics`` if it is the first
+            on its topic, and there are as many as there may be.
+        """
+        last = self.seen.get(topic)
+        if last is None:
+            self._add(topic)
+        elif counter < last or (counter == last and not retained):
+            raise FrameError("replayed", f"frame {counter} came after frame {last}")
+        self.seen[topic] = counter
+
+    def _add(self, topic: str) -> None:
+        if self._bound_of is None:
+            return
+        counted, most = self._bound_of(topic)
+        if self._topics[counted] >= most:
+            raise FrameError("too_many_topics", f"there are {most} topics of this kind already")
+        self._topics[counted] += 1
+
+
+MARK: Final = 0xC1
+_MARK: Final = bytes([MARK])
+TAG_BYTES: Final = 4
+COUNTER_BYTES: Final = 8
+SIGNATURE_BYTES: Final = 64
+MOTE_SEAL_BYTES: Final = SEAL_BYTES
+PART_SEAL_BYTES: Final = 1 + COUNTER_BYTES + SIGNATURE_BYTES
+REASONS: Final = ("unsealed", "forged", "replayed", "too_many_topics")
+"""Why a message is refused; metric labels."""
+_UP, _DOWN = b"fjord up", b"fjordown"
+_SIGNED: Final = b"fjord sealed frame 1\0"
+
+
+def unsealed() -> FrameError:
+    """Return the error of a frame without a seal, where keys are in use."""
+    return FrameError("unsealed", "the frame has no seal", hint="give its sender a key: docs/how-to/use-keys.md")
+
+
+def forged(detail: str) -> FrameError:
+    """Return the error of a frame whose seal is not that of its sender."""
+    return FrameError("forged", detail)
+
+
+class MoteSeal:
+    """Seals and opens the frames of one mote on one topic. Pure.
+
+    Parameters
+    ----------
+    secret
+        Of the mote.
+    topic
+        Where the frames are published: a tag of another topic is none here.
+    to_mote
+        Whether the proxy seals; each direction has a key of its own.
+    """
+
+    __slots__ = ("_base",)
+
+    def __init__(self, secret: bytes, topic: str, *, to_mote: bool) -> None:
+        key = hashlib.blake2s(secret, person=_DOWN if to_mote else _UP).digest()
+        self._base = hashlib.blake2s(topic.encode() + b"\0", key=key, digest_size=TAG_BYTES)
+
+    def seal(self, frame: bytes) -> bytes:
+        """Return a frame as it is sent."""
+        return b"".join((_MARK, frame, self._tag(frame)))
+
+    def open(self, payload: bytes) -> bytes:
+        """Return the frame in a payload.
+
+        Raises
+        ------
+        FrameError
+            With reason ``unsealed`` or ``forged``.
+        """
+        if payload[:1] != _MARK:
+            raise unsealed()
+        frame = payload[1:-TAG_BYTES]
+        if len(payload) < MOTE_SEAL_BYTES or not hmac.compare_digest(self._tag(frame), payload[-TAG_BYTES:]):
+            raise forged("the tag is not that of the mote's key")
+        return frame
+
+    def _tag(self, frame: bytes) -> bytes:
+        state = self._base.copy()
+        state.update(frame)
+        return state.digest()
+
+
+def seal(key: Ed25519PrivateKey, topic: str, counter: int, frame: bytes) -> bytes:
+    """Return a frame of a proxy or cluster as it is sent. Pure."""
+    number = counter.to_bytes(COUNTER_BYTES, "big")
+    return b"".join((_MARK, number, frame, key.sign(_signed(topic, number, frame))))
+
+
+def open_sealed(key: Ed25519PublicKey, topic: str, payload: bytes) -> tuple[int, bytes]:
+    """Return counter and frame of a payload of a proxy or cluster. Pure.
+
+    Raises
+    ------
+    FrameError
+        With reason ``unsealed`` or ``forged``.
+    """
+    if payload[:1] != _MARK:
+        raise unsealed()
+    if len(payload) < PART_SEAL_BYTES:
+        raise forged("the seal is cut off")
+    number, frame = payload[1 : 1 + COUNTER_BYTES], payload[1 + COUNTER_BYTES : -SIGNATURE_BYTES]
+    try:
+        key.verify(payload[-SIGNATURE_BYTES:], _signed(topic, number, frame))
+    except InvalidSignature:
+        raise forged("the signature is not that of the sender's key") from None
+    return int.from_bytes(number, "big"), frame
+
+
+def _signed(topic: str, number: bytes, frame: bytes) -> bytes:
+    """Return what is signed: a digest, as Ed25519 reads its message twice, and batches are large."""
+    return _SIGNED + hashlib.blake2b(b"\0".join((topic.encode(), number + frame)), digest_size=32).digest()
+
 
 log = get_logger(__name__)
 

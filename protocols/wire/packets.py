@@ -32,7 +32,7 @@ _SHORT_ARRAY = 0x90
 AS_RECORDED: Final = "recorded"
 """What motes announce that replay a recording as it is; older proxies refuse it."""
 SEAL_BYTES = 5
-"""What the seal of a mote with keys adds to each of its frames: :mod:`protocols.sealing.sealing`."""
+"""What the seal of a mote with keys adds to each of its frames: :mod:`protocols.sealing.seals`."""
 MAX_PACKET_BYTES = 64 * KIBIBYTE
 MAX_ANNOUNCEMENT_BYTES = 16 * KIBIBYTE
 MAX_CONTROL_BYTES = 16 * KIBIBYTE

@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Meta
 
 from protocols.errors import ProgramError
-from protocols.text.durations import format_duration
+from protocols.text.quantities import format_duration
 from protocols.wire.frames import DurationMicroseconds, PositiveMicroseconds
 from protocols.wire.streams import FieldName, StreamSchema
 

@@ -18,8 +18,7 @@ from protocols.errors import ProtocolError
 from protocols.wire import topics
 from protocols.wire.batches import decode_ack, decode_batch, decode_resumption
 from protocols.wire.catalog import decode_mote_entry, decode_proxy_clock, decode_status, decode_stream_offer
-from protocols.wire.demand_pieces import decode_demand_request, digest_of, read_head
-from protocols.wire.demand_reports import decode_demand_report
+from protocols.wire.demands import decode_demand_report, decode_demand_request, digest_of, read_head
 from protocols.wire.packets import AdjustClock, Control, RunProgram, decode_announcement, decode_control, decode_packet
 from protocols.wire.programs import program_number
 

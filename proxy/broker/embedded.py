@@ -17,8 +17,7 @@ from amqtt.broker import Broker
 from amqtt.errors import AMQTTError
 from amqtt.plugins.base import BaseAuthPlugin
 
-from protocols.mqtt.frames import frame_bounds
-from protocols.mqtt.octets import MalformedFrameError
+from protocols.mqtt.frames import MalformedFrameError, frame_bounds
 from proxy.broker.errors import BrokerFailedError, PortInUseError
 
 if TYPE_CHECKING:

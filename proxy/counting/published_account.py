@@ -16,10 +16,8 @@ from typing import NamedTuple
 
 from protocols.acquisition.needs import Need
 from protocols.wire.programs import SamplingProgram
-from proxy.counting.coverage import Coverage, coverage_of
-from proxy.counting.sample_account import PaneCount, ReceivedPacket
-from proxy.counting.spans import Span, united, within
-from proxy.records.watermarks import LOWEST_US
+from proxy.counting.sample_account import Coverage, PaneCount, ReceivedPacket, Span, coverage_of, united, within
+from proxy.records.waiting_tuples import LOWEST_US
 
 _FEW = 32
 """So many periods wait before those that are over are united."""

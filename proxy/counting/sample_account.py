@@ -1,4 +1,8 @@
-"""The samples that a mote was due to take for one demand: how many were expected, and how many are missing.
+"""The samples that a mote was due to take for one demand: which report covers them, how many are missing. Pure.
+
+Spans of time, and how many samples of a period fall into them. Pure.
+
+A span is half open: from its first instant up to, not including, its second.
 
 Pure. It relies on the low watermark of the mote: with each packet in sequence, all samples up to that watermark have
 been reported, or were filtered out by the mote. So a packet in sequence changes nothing, and only gaps are noted::
@@ -11,16 +15,148 @@ been reported, or were filtered out by the mote. So a packet in sequence changes
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import NamedTuple
 
-from protocols.acquisition.needs import Need
-from protocols.wire.packets import Packet
-from protocols.wire.programs import SamplingProgram
-from proxy.counting.coverage import Coverage, coverage_of
-from proxy.counting.spans import Span, multiples_in, united, within, without
-from proxy.records.watermarks import LOWEST_US
+from protocols.acquisition.needs import Need, answers
+from protocols.wire.packets import Packet, Partial, Sample, VehicleEvent, VehicleTally
+from protocols.wire.programs import Panes, SamplingProgram, SendOnChange, VehicleCount, reports_of
+from proxy.records.waiting_tuples import LOWEST_US
+
+Span = tuple[int, int]
+
+
+def united(spans: Iterable[Span]) -> list[Span]:
+    """Return disjoint spans, ascending, that hold the same instants.
+
+    Examples
+    --------
+    >>> united([(5, 9), (0, 2), (2, 3), (4, 4), (6, 7)])
+    [(0, 3), (5, 9)]
+    """
+    found: list[Span] = []
+    for begin, end in sorted(spans):
+        if begin >= end:
+            continue
+        if found and begin <= found[-1][1]:
+            found[-1] = (found[-1][0], max(end, found[-1][1]))
+        else:
+            found.append((begin, end))
+    return found
+
+
+def within(spans: Iterable[Span], bounds: Span) -> list[Span]:
+    """Return the part of spans that lies within another.
+
+    Examples
+    --------
+    >>> within([(0, 3), (5, 9)], (2, 6))
+    [(2, 3), (5, 6)]
+    """
+    low, high = bounds
+    return [(max(begin, low), min(end, high)) for begin, end in spans if max(begin, low) < min(end, high)]
+
+
+def without(spans: Iterable[Span], removed: Iterable[Span]) -> list[Span]:
+    """Return the part of disjoint spans that is in none of `removed`.
+
+    Examples
+    --------
+    >>> without([(0, 3), (5, 9)], [(2, 6), (8, 9)])
+    [(0, 2), (6, 8)]
+    """
+    left = list(spans)
+    for low, high in removed:
+        left = [
+            piece
+            for begin, end in left
+            for piece in ((begin, min(end, low)), (max(begin, high), end))
+            if piece[0] < piece[1]
+        ]
+    return left
+
+
+def multiples_in(spans: Iterable[Span], period_us: int) -> int:
+    """Return how many whole multiples of a period lie in disjoint spans: at these instants samples are taken.
+
+    Examples
+    --------
+    >>> multiples_in([(0, 10), (11, 21)], 10)
+    2
+    """
+    return sum(-(-end // period_us) - -(-begin // period_us) for begin, end in spans)
+
+
+class Coverage(NamedTuple):
+    """How a program covers a need.
+
+    Parameters
+    ----------
+    report
+        Number of the report that does.
+    grid_us
+        Samples are taken at whole multiples of this. More than the period of the need where the mote is too slow for
+        that, or has to save its battery.
+    pane_us
+        Width of the panes that the mote aggregates: a pane is lost with its record. 0 if it does not aggregate.
+    fills
+        True if only changes are sent: after a loss, no value is known until the next change.
+    """
+
+    report: int
+    grid_us: int
+    pane_us: int = 0
+    fills: bool = False
+
+    def pane_of(self, instant_us: int) -> int:
+        """Return the beginning of the pane of an instant: the pane's samples are received, or lost, together."""
+        return instant_us // self.pane_us * self.pane_us if self.pane_us else instant_us
+
+    def first_reported_us(self, packet: Packet) -> int | None:
+        """Return the first instant that the report's records in a packet cover; None if there are none."""
+        found = None
+        for record in packet.records:
+            match record:
+                case Sample() if record.reports >> self.report & 1:
+                    instant_us = packet.clock_us - record.age_us
+                case Partial() if record.report == self.report:
+                    instant_us = packet.clock_us - record.age_us - record.pane_us + 1
+                case VehicleTally() if record.report == self.report:
+                    instant_us = packet.clock_us - record.age_us - record.every_us + 1
+                case VehicleEvent() if record.report == self.report:
+                    instant_us = packet.clock_us - record.age_us
+                case _:
+                    continue
+            found = instant_us if found is None else min(found, instant_us)
+        return found
+
+
+@lru_cache(maxsize=65_536)
+def coverage_of(program: SamplingProgram, need: Need) -> Coverage | None:
+    """Return how a program covers a need; None if it does not.
+
+    Of several reports that do, it is the one whose records answer the need, as in
+    :func:`proxy.records.program_routes.routes_of`.
+    """
+    if program.sleeping:
+        return None
+    found: list[tuple[int, bool, Coverage]] = []
+    for number, alone in enumerate(reports_of(program)):
+        grid_us = math.lcm(alone.period_us, need.period_us)
+        if not answers(alone, replace(need, period_us=grid_us)):
+            continue
+        report = alone.report
+        if isinstance(report, Panes | VehicleCount):
+            width_us = report.pane_us if isinstance(report, Panes) else report.every_us
+            found.append((grid_us, False, Coverage(number, grid_us, width_us)))
+        else:
+            sends_samples = report is None or isinstance(report, SendOnChange)
+            found.append((grid_us, sends_samples, Coverage(number, grid_us, 0, isinstance(report, SendOnChange))))
+    return min(found)[2] if found else None
+
 
 NEVER_US = 2**62
 

@@ -8,12 +8,10 @@ from dataclasses import dataclass
 from protocols.acquisition.needs import DemandClass, Need, NeedKind, needs_of
 from protocols.wire.packets import Announcement
 from protocols.wire.programs import SamplingProgram
-from proxy.counting.coverage import Coverage
 from proxy.counting.published_account import PublishedAccount, PublishedTuples
-from proxy.counting.sample_account import NEVER_US, PaneCount, ReceivedPacket, SampleAccount
+from proxy.counting.sample_account import NEVER_US, Coverage, PaneCount, ReceivedPacket, SampleAccount
 from proxy.records.program_routes import Needs
-from proxy.records.waiting_tuples import Aggregated, PacketTuples
-from proxy.records.watermarks import LOWEST_US
+from proxy.records.waiting_tuples import LOWEST_US, Aggregated, PacketTuples
 
 
 @dataclass(frozen=True, slots=True)

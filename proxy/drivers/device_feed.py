@@ -1,4 +1,12 @@
-"""One driven device as a mote: its values become samples, packets and low watermarks.
+"""One driven device as a mote: its values become samples, packets and low watermarks. Pure.
+
+Messages that belong together: copies of one that several gateways pass on, and halves of a tuple.
+
+Pure. Both are recognised within a bounded time and a bounded memory only.
+
+The residual filter of a device: bands and dead bands that it does not apply itself.
+
+Pure. The rules are those of a mote: NULL lies in no band, and a sample is sent when a field left its dead band.
 
 Pure. What a device publishes is a tuple of its own, stamped by the device or on arrival, whatever queries run. Only
 where all queries take changes alone, and the device is set to send nothing else, its values are put on the grid of its
@@ -9,6 +17,8 @@ the device does not hold back the watermark.
 
 from __future__ import annotations
 
+import hashlib
+from collections import OrderedDict
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from dataclasses import field as default
@@ -18,15 +28,150 @@ from protocols.wire.packets import Announcement, Health, Packet, Record, Sample,
 from protocols.wire.programs import (
     SECOND_US,
     SLEEP,
+    Band,
     SamplingProgram,
     SendOnChange,
     program_number,
     publishing_program,
 )
 from protocols.wire.streams import StreamSchema
-from proxy.drivers.joined_messages import HalfTuple
 from proxy.drivers.payloads import PayloadError
-from proxy.drivers.residual_filter import ResidualFilter
+
+MOST_REMEMBERED = 256
+"""Messages of a device that are compared with the next one."""
+
+
+class RecentMessages:
+    """The last messages of one device, by their content.
+
+    Parameters
+    ----------
+    within_us
+        A message of the same content as one received no longer ago is a copy of it; 0 if copies are not recognised.
+    """
+
+    def __init__(self, within_us: int) -> None:
+        self._within_us = within_us
+        self._received: OrderedDict[bytes, int] = OrderedDict()
+
+    def is_copy(self, content: object, radio_us: int) -> bool:
+        """Return whether a message is a copy; if it is none, remember it."""
+        if not self._within_us:
+            return False
+        while self._received:
+            oldest, received_us = next(iter(self._received.items()))
+            if radio_us - received_us <= self._within_us and len(self._received) < MOST_REMEMBERED:
+                break
+            del self._received[oldest]
+        digest = hashlib.blake2b(repr(content).encode("utf-8", "surrogatepass"), digest_size=16).digest()
+        if digest in self._received:
+            return True
+        self._received[digest] = radio_us
+        return False
+
+
+@dataclass(slots=True)
+class HalfTuple:
+    """A tuple that waits for the rest of its fields.
+
+    Parameters
+    ----------
+    stamp_us
+        Of its first message.
+    due_radio_us
+        When it waits no longer, on the radio clock.
+    values
+        By field, so far.
+    """
+
+    stamp_us: int
+    due_radio_us: int
+    values: dict[str, SampleValue]
+
+    def takes(self, values: dict[str, SampleValue], stamp_us: int, within_us: int, events: Collection[str]) -> bool:
+        """Return whether a message belongs to it: its stamp is near, and no event in it has another value."""
+        if abs(stamp_us - self.stamp_us) > within_us:
+            return False
+        return not any(
+            self.values.get(name) is not None and values.get(name) not in {None, self.values[name]} for name in events
+        )
+
+    def completes(self, values: dict[str, SampleValue]) -> bool:
+        """Return whether a message has a field that it lacks, or says the same again: else it is of the next tuple."""
+        given = {name: value for name, value in values.items() if value is not None}
+        return any(self.values.get(name) is None for name in given) or given.items() <= self.values.items()
+
+    def overlaps(self, values: dict[str, SampleValue]) -> bool:
+        """Return whether a message has a value of a field that it has already."""
+        return any(value is not None and self.values.get(name) is not None for name, value in values.items())
+
+    def merge(self, values: dict[str, SampleValue]) -> int:
+        """Merge another message; return how many fields it gave another value. NULL and absent ones change nothing."""
+        changed = 0
+        for name, value in values.items():
+            before = self.values.get(name)
+            if value is not None:
+                changed += before is not None and before != value
+                self.values[name] = value
+            elif name not in self.values:
+                self.values[name] = None
+        return changed
+
+
+Values = tuple[SampleValue, ...]
+
+
+class ResidualFilter:
+    """Decides which samples of a device pass.
+
+    Parameters
+    ----------
+    program
+        The program of the device.
+    on_device
+        Fields whose dead band the device applies. The proxy does not apply it again: the value could then deviate by
+        the sum of both.
+    """
+
+    def __init__(self, program: SamplingProgram, on_device: Collection[str] = ()) -> None:
+        self._bands: dict[int, list[Band]] = {}
+        for band in program.bands:
+            self._bands.setdefault(program.fields.index(band.field), []).append(band)
+        self._period_us = program.period_us
+        self._silence_us: int | None = None
+        self._widths: list[float] = []
+        if isinstance(program.report, SendOnChange):
+            widths: Mapping[str, float] = {each.field: each.width for each in program.report.dead_bands}
+            self._silence_us = program.report.maximum_silence_us
+            self._widths = [0.0 if name in on_device else widths.get(name, 0.0) for name in program.fields]
+        self._sent: tuple[int, Values] | None = None
+
+    def passes(self, instant_us: int, values: Values) -> bool:
+        """Return whether a sample passes."""
+        if not all(any(_within(band, values[place]) for band in bands) for place, bands in self._bands.items()):
+            return False
+        if self._silence_us is None:
+            return True
+        if self._sent is not None:
+            sent_us, before = self._sent
+            changed = any(map(_left, before, values, self._widths))
+            if not changed and instant_us + self._period_us - sent_us <= self._silence_us:
+                return False
+        self._sent = (instant_us, values)
+        return True
+
+
+def _within(band: Band, value: SampleValue) -> bool:
+    if value is None or isinstance(value, str):
+        return False
+    return (band.low is None or band.low <= value) and (band.high is None or value <= band.high)
+
+
+def _left(before: SampleValue, now: SampleValue, width: float) -> bool:
+    if isinstance(before, int | float) and isinstance(now, int | float):
+        return abs(now - before) > width
+    return before != now
+
 
 ALWAYS_LISTENS_US = SECOND_US
 """The listen window of packets of a device that can be sent controls at any time."""

@@ -16,18 +16,22 @@ from protocols.errors import SchemaError
 from protocols.wire.packets import SampleValue
 from protocols.wire.programs import SECOND_US, SamplingProgram
 from protocols.wire.streams import Field, FieldType, StreamSchema, check_value
-from proxy.drivers.bridge_versions import SHOWN, VersionRange, read_version
-from proxy.drivers.counters import decode_state
-from proxy.drivers.device import Device, DeviceTraits, defaults_of, events_of
-from proxy.drivers.device_driver import DeviceDriver
+from proxy.drivers.device import Device, DeviceDriver, DeviceTraits, StreamColumns, decode_state, defaults_of, events_of
 from proxy.drivers.device_feed import DeviceDescription, FeedTimes
-from proxy.drivers.driver import NOTHING, PASSIVE, Capabilities, DriverOutput, KnownDevice, Notice, Rejection
-from proxy.drivers.field_mapping import LONGEST_TEXT, FieldMapping, Reading, read_fields
-from proxy.drivers.instants import TimeMapping
-from proxy.drivers.names import NameTable
-from proxy.drivers.payloads import MISSING, PayloadError, look_up, read_json
-from proxy.drivers.stream_columns import StreamColumns
-from proxy.drivers.topic_pattern import TopicPattern
+from proxy.drivers.driver import (
+    NOTHING,
+    PASSIVE,
+    SHOWN,
+    Capabilities,
+    DriverOutput,
+    KnownDevice,
+    Notice,
+    Rejection,
+    VersionRange,
+    read_version,
+)
+from proxy.drivers.field_mapping import LONGEST_TEXT, FieldMapping, Reading, TimeMapping, read_fields
+from proxy.drivers.payloads import MISSING, NameTable, PayloadError, TopicPattern, look_up, read_json
 
 MOTE_PART = "mote"
 """The part of the topic that names the device."""

@@ -1,7 +1,8 @@
-"""JSON of devices: bounded, checked, and read by path."""
+"""What devices publish: topics by pattern, names, and JSON that is bounded, checked, and read by path."""
 
 from __future__ import annotations
 
+import hashlib
 import math
 import re
 from collections.abc import Callable
@@ -9,8 +10,12 @@ from typing import Any
 
 import msgspec
 
+from protocols.errors import TopicError
 from protocols.wire.frames import KIBIBYTE
-from proxy.errors import ProxyError
+from protocols.wire.names import LONGEST_NAME, NAME_SHAPE, WORD, is_identifier
+from protocols.wire.streams import RESERVED_PREFIX
+from protocols.wire.topics import check_part_name
+from proxy.errors import ConfigurationError, ProxyError
 
 MAX_PAYLOAD_BYTES = 64 * KIBIBYTE
 MAX_DEPTH = 32
@@ -160,3 +165,131 @@ def finder(path: tuple[str, ...]) -> Callable[[Any], Any]:
 
         return find
     return lambda value: look_up(value, path)
+
+
+_PART = re.compile(rf"\{{({WORD})\}}")
+_MAX_TOPIC_BYTES = 65_535
+
+
+class TopicPattern:
+    """A pattern: each ``{part}`` stands for some letters of one level.
+
+    Raises
+    ------
+    ConfigurationError
+        If it is empty, holds a wildcard or a brace too many, or names a part twice.
+
+    Examples
+    --------
+    >>> pattern = TopicPattern("shelly-{mote}/events/rpc")
+    >>> pattern.filter, pattern.match("shelly-b8d6/events/rpc"), pattern.match("tele/x/SENSOR")
+    ('+/events/rpc', {'mote': 'b8d6'}, None)
+    """
+
+    def __init__(self, pattern: str) -> None:
+        self.pattern = pattern
+        self.parts: tuple[str, ...] = tuple(_PART.findall(pattern))
+        plain = _PART.sub("", pattern)
+        if not pattern or len(pattern.encode()) > _MAX_TOPIC_BYTES or "\0" in pattern:
+            raise ConfigurationError(f"{pattern[:80]!r} is not a topic", hint="write, say, tele/{mote}/SENSOR")
+        if any(each in plain for each in "+#{}"):
+            raise ConfigurationError(
+                f"topic {pattern!r} holds a wildcard or a brace that names no part",
+                hint="write {part} for what differs: tele/{mote}/SENSOR",
+            )
+        if wrong := next((each for each in self.parts if not is_identifier(each)), None):
+            raise ConfigurationError(f"topic {pattern!r} names a part {wrong!r}", hint=NAME_SHAPE)
+        if len(set(self.parts)) != len(self.parts):
+            raise ConfigurationError(f"topic {pattern!r} names a part twice", hint="give each a name of its own")
+        self.filter = "/".join("+" if _PART.search(level) else level for level in pattern.split("/"))
+        levels = (
+            "".join(
+                f"(?P<{piece}>[^/]+)" if place % 2 else re.escape(piece)
+                for place, piece in enumerate(_PART.split(level))
+            )
+            for level in pattern.split("/")
+        )
+        self._expression = re.compile("/".join(levels), re.DOTALL)
+
+    def match(self, topic: str) -> dict[str, str] | None:
+        """Return the parts of a topic, None if it does not fit."""
+        found = self._expression.fullmatch(topic)
+        return None if found is None else found.groupdict()
+
+
+_HASH_LETTERS = 8
+
+
+class NameTable:
+    """Names of other systems, and their names in Fjord.
+
+    A name that all parts may have stays as it is. Any other gets a hash of itself at its end, so that ``hall/1`` and
+    ``hall 1`` differ, whichever was seen first; so do letters beyond ASCII, as before names could have them.
+
+    Examples
+    --------
+    >>> names = NameTable()
+    >>> names.name_of("kitchen"), names.name_of("Upper floor/bed room")
+    ('kitchen', 'Upper-floor-bed-room-3a228335')
+    """
+
+    def __init__(self, *, prefix: str = "") -> None:
+        self._prefix = prefix
+        self._given: dict[str, str] = {}
+        self._used: set[str] = set()
+
+    def name_of(self, original: str) -> str:
+        """Return the name of `original`, always the same one."""
+        known = self._given.get(original)
+        if known is not None:
+            return known
+        prefixed, name = self._prefix + original, self.likely(original)
+        letters = _HASH_LETTERS
+        while name in self._used:  # another name was chosen to look like this hash
+            letters += 1
+            name = hashed(prefixed, letters)
+        self._given[original] = name
+        self._used.add(name)
+        return name
+
+    def likely(self, original: str) -> str:
+        """Return the name of `original`, or the one that it will most likely get; nothing is remembered."""
+        prefixed = self._prefix + original
+        return self._given.get(original) or (prefixed if _allowed(prefixed) else hashed(prefixed))
+
+    def forget(self, original: str) -> None:
+        """Forget a name that was given in vain."""
+        self._used.discard(self._given.pop(original, ""))
+
+    def known(self, original: str) -> str | None:
+        """Return the name of `original` if it was given one."""
+        return self._given.get(original)
+
+
+def hashed(text: str, letters: int = _HASH_LETTERS) -> str:
+    """Return an allowed name made of `text` and the first letters of its hash."""
+    digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:letters]
+    plain = re.sub(r"[^A-Za-z0-9_.]+", "-", text)[: LONGEST_NAME - letters - 1].strip("-_.")
+    return f"{plain}-{digest}" if plain else digest
+
+
+def identifier(text: str) -> str:
+    """Return `text` as a name that SQL allows without quotes: letters, digits and ``_``, beginning with a letter.
+
+    Examples
+    --------
+    >>> identifier("SNZB-02"), identifier("1/2 width"), identifier("fjord_x")
+    ('SNZB_02', 'x_1_2_width', 'x_fjord_x')
+    """
+    plain = re.sub(r"[^A-Za-z0-9]+", "_", text).strip("_")
+    if not plain or not plain[0].isalpha() or plain.casefold().startswith(RESERVED_PREFIX):
+        plain = f"x_{plain}".rstrip("_")
+    return plain[:LONGEST_NAME].rstrip("_")
+
+
+def _allowed(name: str) -> bool:
+    try:
+        check_part_name(name)
+    except TopicError:
+        return False
+    return True

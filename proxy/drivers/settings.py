@@ -17,19 +17,27 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from protocols.errors import FjordError
 from protocols.text.closeness import did_you_mean
-from protocols.text.durations import parse_duration_us
+from protocols.text.quantities import parse_duration_us
 from protocols.wire import streams
 from protocols.wire.names import NAME_SHAPE, fault_of_identifier, normal
 from protocols.wire.streams import FieldType
 from protocols.wire.topics import check_name
-from proxy.drivers.bridge_versions import VersionRange
 from proxy.drivers.device_feed import FeedTimes
-from proxy.drivers.driver import PASSIVE, Capabilities, Driver
-from proxy.drivers.field_mapping import NO_RULES, FaultyValueError, FieldKind, FieldMapping, FieldRules
-from proxy.drivers.instants import DAY_US, Implausible, TimeForm, TimeMapping, parse_zone
+from proxy.drivers.driver import PASSIVE, Capabilities, Driver, VersionRange
+from proxy.drivers.field_mapping import (
+    DAY_US,
+    NO_RULES,
+    FaultyValueError,
+    FieldKind,
+    FieldMapping,
+    FieldRules,
+    Implausible,
+    TimeForm,
+    TimeMapping,
+    parse_zone,
+)
 from proxy.drivers.json_mqtt import MOTE_PART, FixedProperty, JsonDriver, JsonDriverPlan, VersionMapping
-from proxy.drivers.payloads import parse_path
-from proxy.drivers.topic_pattern import TopicPattern
+from proxy.drivers.payloads import TopicPattern, parse_path
 from proxy.drivers.zigbee2mqtt import Zigbee2MqttDriver, ZigbeeDriverPlan
 from proxy.errors import ConfigurationError
 

@@ -19,14 +19,21 @@ from protocols.wire.frames import KIBIBYTE, MEBIBYTE
 from protocols.wire.packets import Announcement, SampleValue
 from protocols.wire.programs import SECOND_US, SamplingProgram, program_number
 from protocols.wire.streams import Field, FieldType, StreamSchema
-from proxy.drivers.bridge_versions import SHOWN
-from proxy.drivers.counters import decode_state
-from proxy.drivers.device import Device, DeviceTraits, defaults_of, events_of
-from proxy.drivers.device_driver import DeviceDriver
+from proxy.drivers.device import (
+    Device,
+    DeviceDriver,
+    DeviceTraits,
+    MergedColumns,
+    StreamColumns,
+    decode_state,
+    defaults_of,
+    events_of,
+)
 from proxy.drivers.device_feed import DeviceDescription, DeviceFeed, FeedTimes
 from proxy.drivers.driver import (
     NOTHING,
     PASSIVE,
+    SHOWN,
     Capabilities,
     DriverOutput,
     KnownDevice,
@@ -35,13 +42,9 @@ from proxy.drivers.driver import (
     Rejection,
 )
 from proxy.drivers.field_mapping import FieldMapping, FieldRules, Reading, read_fields
-from proxy.drivers.names import NameTable, identifier
-from proxy.drivers.payloads import PayloadError, read_json
-from proxy.drivers.push_down import push_down
-from proxy.drivers.reporting_change import ReportingChange
-from proxy.drivers.stream_columns import MergedColumns, StreamColumns
+from proxy.drivers.payloads import NameTable, PayloadError, identifier, read_json
 from proxy.drivers.zigbee_devices import BATTERY, MAX_DEVICES, ZigbeeDevice, read_devices
-from proxy.drivers.zigbee_reporting import REPORTING, plan_reporting, reportable
+from proxy.drivers.zigbee_reporting import REPORTING, ReportingChange, plan_reporting, push_down, reportable
 
 MAX_DEVICES_BYTES = 8 * MEBIBYTE
 _MAX_DESCRIPTION_BYTES: Final = 32 * KIBIBYTE

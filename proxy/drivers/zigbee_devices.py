@@ -13,8 +13,7 @@ from typing import Any
 from protocols.wire.packets import SampleValue
 from protocols.wire.streams import Field, FieldType
 from proxy.drivers.field_mapping import NO_RULES, FieldKind, FieldMapping, FieldRules
-from proxy.drivers.names import identifier
-from proxy.drivers.payloads import PayloadError
+from proxy.drivers.payloads import PayloadError, identifier
 
 MAX_DEVICES = 2_000
 MOST_FIELDS = 128

@@ -15,19 +15,23 @@ from dataclasses import dataclass, field
 from operator import itemgetter
 
 from protocols.errors import FrameError
-from protocols.wire.demand_pieces import (
+from protocols.wire.demands import (
     MAX_PIECES_BYTES,
+    MOST_DEMANDS,
     PIECES,
     DemandHead,
     DemandRequest,
     PieceEntry,
+    QueryDemand,
+    RefusedDemand,
+    StreamDemand,
     WholeDemand,
     decode_demand_piece,
     digest_of,
     read_head,
+    read_query_demand,
     unmatched,
 )
-from protocols.wire.demands import MOST_DEMANDS, QueryDemand, RefusedDemand, StreamDemand, read_query_demand
 from protocols.wire.frames import VERSION
 from protocols.wire.programs import SECOND_US
 

@@ -15,7 +15,6 @@ from protocols.wire.catalog import MOST_WAITS, MoteEntry, MoteState, StreamWait
 from protocols.wire.demands import RefusedDemand, StreamDemand
 from protocols.wire.packets import Announcement, NumberedAnnouncement, Packet
 from protocols.wire.programs import SECOND_US, SamplingProgram
-from proxy.fleet.announcement_checks import extends, problem_of
 from proxy.fleet.batching import CutBatch
 from proxy.fleet.fleet_instructions import (
     FleetInstruction,
@@ -27,13 +26,11 @@ from proxy.fleet.fleet_instructions import (
     RemoveEntry,
     TuplesDropped,
 )
-from proxy.fleet.fleet_members import FleetLimits, FleetMembers
+from proxy.fleet.fleet_members import FleetLimits, FleetMembers, NeighbourChanges, Neighbours, extends, problem_of
 from proxy.fleet.merging_task import MergingTask, SensorKind
-from proxy.fleet.neighbours import NeighbourChanges, Neighbours
 from proxy.fleet.program_choice import ProgramChoice
-from proxy.fleet.stragglers import furthest_behind
-from proxy.fleet.stream_state import StreamProgress, StreamState
-from proxy.motes.device_traits import DeviceTraits, traits_of_mote
+from proxy.fleet.stream_state import StreamProgress, StreamState, furthest_behind
+from proxy.motes.mote_entries import DeviceTraits, traits_of_mote
 from proxy.motes.mote_events import (
     AnnouncementReceived,
     AnnouncementRejected,
@@ -41,11 +38,10 @@ from proxy.motes.mote_events import (
     TimePassed,
     TuplesAccepted,
 )
+from proxy.motes.mote_presence import lowest_promise_us
 from proxy.motes.mote_tracking import MoteTracking
-from proxy.motes.reordering import HeldPacket
-from proxy.motes.silent_motes import lowest_promise_us
-from proxy.records.waiting_tuples import MotePosition, PacketTuples
-from proxy.records.watermarks import MoteWatermark
+from proxy.motes.packet_numbers import HeldPacket
+from proxy.records.waiting_tuples import MotePosition, MoteWatermark, PacketTuples
 
 REPLAN_AFTER_US = 600 * SECOND_US
 """How often programs are chosen again, by the values observed until then."""

@@ -7,8 +7,7 @@ from collections.abc import Callable
 from msgspec.structs import replace
 
 from protocols.acquisition.merging import draw_of
-from protocols.acquisition.program_reports import Abilities
-from protocols.acquisition.sensor_traits import traits_of
+from protocols.acquisition.program_reports import Abilities, traits_of
 from protocols.wire.packets import Announcement
 from protocols.wire.programs import SLEEP, SamplingProgram, publishing_program
 from proxy.fleet.fleet_instructions import FleetInstruction, ForMote, RejectDemand, RememberProgram

@@ -11,7 +11,7 @@ from enum import StrEnum
 import msgspec
 
 from protocols.acquisition.merging import MergedProgram
-from protocols.acquisition.sensor_traits import SensorTraits
+from protocols.acquisition.program_reports import SensorTraits
 from protocols.wire.catalog import ClockFault
 from protocols.wire.packets import Announcement, Control, Packet
 from protocols.wire.programs import SECOND_US, SamplingProgram

@@ -10,19 +10,16 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from protocols.acquisition.merging import MergedProgram
-from protocols.acquisition.sensor_traits import SensorTraits
+from protocols.acquisition.program_reports import SensorTraits
 from protocols.wire.catalog import MoteEntry, MoteState
 from protocols.wire.packets import Announcement, Health, Packet, Sample
 from protocols.wire.programs import SLEEP, SamplingProgram, SendOnChange, program_number
 from proxy.counting.published_account import PublishedTuples
 from proxy.counting.sample_account import NEVER_US
 from proxy.counting.sample_ledger import MoteSnapshot, SampleLedger, tuples_of
-from proxy.motes.clock_bounds import WrongClock, slack_of
-from proxy.motes.device_traits import DeviceTraits
-from proxy.motes.ledger_entries import PriorState, enter
-from proxy.motes.mote_clock import MoteClock
-from proxy.motes.mote_controls import MoteControls
-from proxy.motes.mote_entries import MoteCounters, ProgramStatus, device_entry, make_entry
+from proxy.motes.mote_clock import MoteClock, WrongClock, slack_of
+from proxy.motes.mote_controls import MoteControls, ProgramHandover
+from proxy.motes.mote_entries import DeviceTraits, MoteCounters, ProgramStatus, device_entry, make_entry
 from proxy.motes.mote_events import (
     AnnouncementReceived,
     AnnouncementRejected,
@@ -40,9 +37,11 @@ from proxy.motes.mote_events import (
     TuplesAccepted,
     WentSilent,
 )
-from proxy.motes.mote_presence import MotePresence
-from proxy.motes.packet_numbers import NEXT, PacketNumbers
+from proxy.motes.mote_presence import MotePresence, SilentMote, TrackingLimits, age_of
+from proxy.motes.packet_numbers import NEXT, PacketNumbers, Reordering
 from proxy.motes.packet_reading import (
+    PriorState,
+    enter,
     latest_health,
     read_packet,
     reject_duplicate,
@@ -50,14 +49,9 @@ from proxy.motes.packet_reading import (
     reject_unreachable,
     reject_wrong_clock,
 )
-from proxy.motes.program_handover import ProgramHandover
-from proxy.motes.reordering import Reordering
-from proxy.motes.silent_motes import SilentMote, age_of
-from proxy.motes.tracking_limits import TrackingLimits
-from proxy.records.program_table import ProgramTable
+from proxy.records.program_routes import ProgramTable
 from proxy.records.record_readers import RecordReaders
-from proxy.records.waiting_tuples import MotePosition, PacketTuples
-from proxy.records.watermarks import LOWEST_US, MoteWatermark
+from proxy.records.waiting_tuples import LOWEST_US, MotePosition, MoteWatermark, PacketTuples
 
 _NO_COUNTS: Mapping[str, int] = MappingProxyType({})
 

@@ -8,12 +8,11 @@ from protocols.errors import SchemaError
 from protocols.wire.packets import Announcement
 from protocols.wire.programs import SLEEP, SamplingProgram, program_number, publishing_program
 from proxy.records.program_routes import Needs
-from proxy.records.published_tuples import FieldChanges, Publishing
 from proxy.records.record_reader import RecordReader
-from proxy.records.waiting_tuples import MotePosition, PacketTuples
+from proxy.records.waiting_tuples import FieldChanges, MotePosition, PacketTuples, Publishing
 
 if TYPE_CHECKING:
-    from proxy.records.program_table import ProgramTable
+    from proxy.records.program_routes import ProgramTable
 
 
 class RecordReaders:

@@ -1,4 +1,9 @@
-"""Tuples between packet and batch: those of one packet stay together until the batch is written. Pure."""
+"""Tuples between packet and batch: those of one packet stay together until the batch is written. Pure.
+
+The low watermark of a stream at a proxy: before which instant no further tuple will be forwarded.
+
+Pure. It is the minimum of the low watermarks of all motes that may still deliver, and never goes back.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +14,97 @@ from typing import NamedTuple
 import msgspec
 
 from protocols.wire.frames import Value
+from protocols.wire.streams import FieldName, StreamSchema
+
+LOWEST_US = -(2**62)
+"""The watermark that guarantees nothing."""
+
+
+class MoteWatermark(msgspec.Struct, frozen=True, gc=False):
+    """How one mote bounds the watermark. Each cut needs those of all motes, so it has to be quick to make.
+
+    Parameters
+    ----------
+    instant_us
+        No sample that the mote has still to send is stamped before it; None if the proxy does not know yet, and then
+        the watermark does not move.
+    """
+
+    instant_us: int | None
+
+
+def advance(watermark_us: int | None, mote_watermarks: Iterable[MoteWatermark]) -> int | None:
+    """Return the new low watermark, once no accepted tuple waits any more.
+
+    Parameters
+    ----------
+    watermark_us
+        The present one; None before the first.
+    mote_watermarks
+        Of the motes that hold it; without any it does not move.
+    """
+    lowest: int | None = None
+    for each in mote_watermarks:
+        if each.instant_us is None:
+            return watermark_us
+        if lowest is None or each.instant_us < lowest:
+            lowest = each.instant_us
+    if lowest is None:
+        return watermark_us
+    return lowest if watermark_us is None else max(lowest, watermark_us)
+
+
+class Publishing(NamedTuple):
+    """How a driven device publishes.
+
+    Parameters
+    ----------
+    freely
+        Whether it does so by its own rules, whatever its program. Otherwise its driver sets how often it reports, and a
+        query without SAMPLE reads the first tuple of each default period.
+    event_fields
+        The fields of which each change counts for a query without SAMPLE.
+    """
+
+    freely: bool
+    event_fields: tuple[FieldName, ...] = ()
+
+
+class FieldChanges:
+    """The last known values of the fields of one device of which each change counts.
+
+    Parameters
+    ----------
+    schema
+        Of its stream.
+    fields
+        Which fields; those that the stream lacks are ignored.
+    """
+
+    def __init__(self, schema: StreamSchema, fields: Sequence[FieldName]) -> None:
+        names = schema.field_names
+        self._places = [names.index(each) for each in fields if each in names]
+        self._known: dict[int, Value] = {}
+
+    def found_in(self, rows: Sequence[tuple[Value, ...]]) -> tuple[bool, ...]:
+        """Return which of these rows, in the order of their arrival, show a change; nothing if none does.
+
+        The first value that is known of a field counts as a change; NULL does not.
+        """
+        if not self._places:
+            return ()
+        found = tuple([self._changes(row) for row in rows])
+        return found if any(found) else ()
+
+    def _changes(self, row: tuple[Value, ...]) -> bool:
+        changed = False
+        for place in self._places:
+            value = row[place]
+            if value is not None and (place not in self._known or self._known[place] != value):
+                self._known[place] = value
+                changed = True
+        return changed
+
 
 _BYTES_PER_TEXT = 6
 """Of offset and presence, besides the text itself."""

@@ -2,7 +2,7 @@
 
 A thin shell around the pure drivers of :mod:`proxy.drivers`, and around what is decided apart: the order of an exchange
 with a driver (:mod:`proxy.running.driver_exchange`), and which messages to devices are published
-(:mod:`proxy.running.device_messages`). Their frames are handled like those of motes. Controls
+(:mod:`proxy.running.driver_exchange`). Their frames are handled like those of motes. Controls
 that the fleet sends in return go back to the driver, which may answer with further frames::
 
     message, or time  ->  driver  ->  frames  ->  intake  ->  controls
@@ -29,11 +29,10 @@ from proxy.drivers.driver import NOTHING, Driver, DriverOutput
 from proxy.drivers.driver_registry import Before, DriverRegistry
 from proxy.fleet.batching import CutBatch
 from proxy.fleet.fleet import Fleet
-from proxy.motes.device_traits import DeviceTraits
+from proxy.motes.mote_entries import DeviceTraits
 from proxy.motes.mote_events import SendControl
 from proxy.records.waiting_tuples import MotePosition
-from proxy.running.device_messages import DeviceMessages
-from proxy.running.driver_exchange import DemandedPrograms, Exchange, request
+from proxy.running.driver_exchange import DemandedPrograms, DeviceMessages, Exchange, request
 from proxy.running.frame_intake import FrameIntake, Outcome
 from proxy.running.link_interface import Clocks, Publisher
 from proxy.running.metrics import ProxyMetrics

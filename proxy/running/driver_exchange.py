@@ -1,4 +1,14 @@
-"""What outputs of a driver lead to: frames in their order, and the controls that it gets for them, until none remain.
+"""What outputs of a driver lead to: frames and messages in their order, and the controls that it gets for them.
+
+Pure.
+
+Which message to a device is published next, and which are given up.
+
+Pure. Drivers send again what was not confirmed, so a message that comes too late, or one too many, is given up::
+
+    added     1   2 until 5 s   3 ... 1,024   1,025
+    4 s       1                                        1,025 finds no room
+    6 s           given up      3
 
 Pure. A driver answers controls with outputs of their own; these wait until the frames before them were delivered::
 
@@ -12,14 +22,51 @@ once for each program.
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import partial
 
 from protocols.wire.catalog import MoteState
 from protocols.wire.packets import Announcement, Instruction, Packet, RunProgram, SendAnnouncement
 from protocols.wire.programs import SamplingProgram
-from proxy.drivers.driver import Driver, DriverOutput
+from proxy.drivers.driver import Driver, DriverOutput, Publication
+
+MOST_WAITING = 1_024
+"""Messages to devices that may wait to be published; more are dropped, and drivers send them again."""
+
+
+class DeviceMessages:
+    """The messages to devices of one proxy that have not been published."""
+
+    def __init__(self) -> None:
+        self._waiting: deque[Publication] = deque()
+
+    def add(self, publications: Iterable[Publication]) -> int:
+        """Let messages wait; return how many found no room."""
+        unsent = 0
+        for each in publications:
+            if len(self._waiting) < MOST_WAITING:
+                self._waiting.append(each)
+            else:
+                unsent += 1
+        return unsent
+
+    def next(self, radio_us: int) -> tuple[Publication | None, int]:
+        """Return what to publish now, None for nothing, and how many messages were given up as too late.
+
+        Parameters
+        ----------
+        radio_us
+            Radio clock now.
+        """
+        late = 0
+        while self._waiting:
+            each = self._waiting.popleft()
+            if each.before_radio_us is None or radio_us < each.before_radio_us:
+                return each, late
+            late += 1
+        return None, late
+
 
 MOST_CONTROLS = 16
 """Controls that a driver gets for one mote after one message; later ones are sent again in another window."""

@@ -1,4 +1,4 @@
-"""The intake of frames: passes each frame of a mote or a driven device to the fleet.
+"""The intake of frames: passes each frame of a mote or a driven device to the fleet, and logs what has happened.
 
 The fleet's decisions are carried out, or noted for the next flush. Controls are returned to the caller, as only the
 caller can reach the mote: over the broker or through a driver.
@@ -29,24 +29,59 @@ from proxy.fleet.fleet_instructions import (
     TuplesDropped,
 )
 from proxy.motes.mote_events import (
+    ClockRight,
+    ClockWrong,
     MoteInstruction,
     NotDemanded,
+    PacketsLost,
+    ProgramNotTakenUp,
     PublishEntry,
     Rebooted,
     Rejected,
     Rejection,
     SendControl,
+    SilenceEnded,
     TuplesAccepted,
+    WentSilent,
 )
 from proxy.records.waiting_tuples import PacketTuples
 from proxy.running.link_interface import Clocks
 from proxy.running.metrics import ProxyMetrics
-from proxy.running.mote_event_log import report
 from proxy.running.unpublished import Unpublished
 from proxy.storage.flushing import CatalogChanges
 from proxy.storage.quarantine import LONGEST_PAYLOAD_BYTES, Quarantine, RejectedFrame
 
 log = get_logger(__name__)
+
+
+def report(mote: str, instruction: MoteInstruction, metrics: ProxyMetrics) -> None:
+    """Count and log an instruction, if it reports something unusual."""
+    match instruction:
+        case PacketsLost(count):
+            metrics.count("packets_lost", by=count)
+            log.debug("packets lost", mote=mote, packets=count)
+        case Rebooted(boot):
+            metrics.count("mote_reboots")
+            log.info("mote rebooted", mote=mote, boot=boot)
+        case WentSilent(after_us):
+            metrics.count("motes_silent_times")
+            log.warning("mote is silent", mote=mote, seconds=after_us / 1e6)
+        case SilenceEnded():
+            log.info("mote sends again", mote=mote)
+        case ClockWrong(fault, by_us):
+            metrics.count("motes_wrong_clock_times", fault)
+            log.warning(
+                "mote's clock is wrong: the watermark moves on",
+                mote=mote,
+                fault=fault,
+                seconds=by_us / 1e6,
+            )
+        case ClockRight():
+            log.info("mote's clock is right again", mote=mote)
+        case ProgramNotTakenUp(attempts):
+            metrics.count("motes_unresponsive")
+            log.warning("mote does not start its program", mote=mote, attempts=attempts)
+
 
 _CLOCK = frozenset({Rejection.CLOCK_AHEAD, Rejection.CLOCK_BEHIND})
 

@@ -26,7 +26,7 @@ from protocols.wire.packets import (
 from proxy.errors import NameSharedError
 from proxy.fleet.demand_assembly import Assembled, DemandAssemblies
 from proxy.fleet.fleet import Fleet
-from proxy.fleet.neighbours import Neighbours
+from proxy.fleet.fleet_members import Neighbours
 from proxy.motes.mote_events import SendControl
 from proxy.running.delivery import Delivery
 from proxy.running.demand_merging import DemandMerging

@@ -19,7 +19,7 @@ from protocols.acquisition.program_reports import ProgramStyle
 from protocols.errors import FjordError, FrameError
 from protocols.event_log import get_logger, is_logged
 from protocols.mqtt.link import LinkError, Message
-from protocols.text.durations import format_duration
+from protocols.text.quantities import format_duration
 from protocols.wire import topics
 from protocols.wire.programs import ListenSchedule
 from proxy.drivers.driver import Driver
@@ -29,25 +29,32 @@ from proxy.fleet.batching import BatchLimits
 from proxy.fleet.demand_assembly import DemandAssemblies
 from proxy.fleet.fleet import Fleet
 from proxy.fleet.fleet_instructions import FleetInstruction
-from proxy.fleet.fleet_members import FleetLimits
-from proxy.fleet.neighbours import Neighbours
-from proxy.motes.clock_bounds import ClockBounds
-from proxy.motes.tracking_limits import TrackingLimits
+from proxy.fleet.fleet_members import FleetLimits, Neighbours
+from proxy.motes.mote_clock import ClockBounds
+from proxy.motes.mote_presence import TrackingLimits
 from proxy.running.catalog_publisher import CatalogPublisher
 from proxy.running.delivery import Delivery
 from proxy.running.demand_merging import DemandMerging
 from proxy.running.driven_devices import DrivenDevices, device_of
-from proxy.running.entry_schedule import EntrySchedule
-from proxy.running.flush_schedule import FlushSchedule
 from proxy.running.frame_intake import FrameIntake
-from proxy.running.link_interface import Clocks, LinkFactory, client_session, echo_of, lasting_session
+from proxy.running.link_interface import (
+    BEGUN,
+    CONTINUED,
+    LOST,
+    NONE,
+    SESSION_TOPIC,
+    Clocks,
+    LinkFactory,
+    client_session,
+    echo_of,
+    lasting_session,
+)
 from proxy.running.metrics import ProxyMetrics, read_gauges
-from proxy.running.paired_link import BEGUN, CONTINUED, LOST, NONE, SESSION_TOPIC
 from proxy.running.receiving import Receiver
 from proxy.running.session_messages import Backlog, SessionMessages
 from proxy.running.settings import ProxySettings
-from proxy.running.unpublished import Unpublished
-from proxy.running.unwritten_batches import SpoolFull, UnwrittenBatches, Write
+from proxy.running.unpublished import EntrySchedule, Unpublished
+from proxy.running.unwritten_batches import FlushSchedule, SpoolFull, UnwrittenBatches, Write
 from proxy.storage.flushing import delete_acknowledged, store_catalog, store_in_pieces, store_rejected
 from proxy.storage.spool import SessionMessage
 from proxy.storage.stores import Stores

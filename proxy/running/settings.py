@@ -12,15 +12,14 @@ from typing import Annotated, Final, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic_core import PydanticCustomError
 
-from protocols.command_line.quantities import ByteSize, Duration
-from protocols.command_line.settings_file import Program, SettingsError, Shown, load
+from protocols.command_line.settings_file import ByteSize, Duration, Program, SettingsError, Shown, load
 from protocols.errors import TopicError
 from protocols.mqtt.broker_address import PASSWORD_FILE_VARIABLE, PASSWORD_VARIABLE, TLS_VARIABLES
 from protocols.mqtt.link import SILENCE_SECONDS, BrokerAddress
 from protocols.mqtt.messages import DEFAULT_PORT, DEFAULT_TLS_PORT
 from protocols.security.errors import SecurityError
 from protocols.security.tls import TlsFiles, TlsNames
-from protocols.text.durations import LONGEST_OPTION_US, LONGEST_PAUSE_US
+from protocols.text.quantities import LONGEST_OPTION_US, LONGEST_PAUSE_US
 from protocols.wire.programs import ListenSchedule
 from protocols.wire.topics import check_part_name
 from proxy.errors import ConfigurationError

@@ -1,4 +1,6 @@
-"""What the broker lacks of a proxy's catalog and state, and in which order it is published.
+"""What the broker lacks of a proxy's catalog, reports and state, when it is due, and in which order it is published.
+
+Pure.
 
 Pure. The broker retains an offer for each stream, an entry for each mote, and a report for each stream with demands
 that are rejected; the proxy's clock, the report of its spool and requests for pieces of demands are not retained::
@@ -14,20 +16,111 @@ starts again begins with all motes that it ever had, and gives up those of other
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final
 
 from protocols.mqtt.messages import Message
 from protocols.wire import topics
 from protocols.wire.catalog import ProxyClock, ProxySpool, ProxyWaits, StreamOffer
+from protocols.wire.demands import RefusedDemand, demand_report
 from protocols.wire.frames import VERSION, encode
 from protocols.wire.streams import StreamSchema
 from proxy.fleet.demand_assembly import DemandAssemblies
 from proxy.fleet.fleet import Fleet
-from proxy.running.demand_reporting import DemandReporting
-from proxy.running.entry_schedule import EntrySchedule
+
+
+class DemandReporting:
+    """The reports of one proxy, retained: one for each stream with rejected demands.
+
+    Parameters
+    ----------
+    proxy
+        Its name.
+    fleet
+        Has the rejected demands.
+    """
+
+    def __init__(self, proxy: str, fleet: Fleet) -> None:
+        self._proxy = proxy
+        self._fleet = fleet
+        self._published: dict[str, tuple[int, tuple[RefusedDemand, ...]]] = {}
+        self._under_way: dict[str, tuple[str, tuple[int, tuple[RefusedDemand, ...]]]] = {}
+
+    def forget_published(self) -> None:
+        """Publish all reports again: the broker may have lost them, or kept those of an earlier run of the proxy."""
+        self._published.clear()
+
+    def due(self) -> list[Message]:
+        """Return the messages to publish; an empty one removes a report."""
+        found: list[Message] = []
+        for stream, state in self._fleet.streams.items():
+            rejected = state.rejected_demands
+            now = (state.demand_epoch if rejected else 0, rejected)
+            if self._published.get(stream) == now:
+                continue
+            topic = topics.demand_report(self._proxy, stream)
+            report = encode(demand_report(self._proxy, stream, *now)) if rejected else b""
+            self._under_way[topic] = (stream, now)
+            found.append(Message(topic, report, retain=True))
+        return found
+
+    def published(self, message: Message) -> None:
+        """Note that a message has been published."""
+        stream, now = self._under_way.pop(message.topic)
+        self._published[stream] = now
+
+
+@dataclass(slots=True)
+class EntrySchedule:
+    """The schedule of all entries of a proxy.
+
+    Parameters
+    ----------
+    changed_interval_us
+        At least this long between two entries of a mote.
+    counters_interval_us
+        The same if only counters have changed.
+    """
+
+    changed_interval_us: int
+    counters_interval_us: int
+    _published_us: dict[str, int] = field(default_factory=dict)
+    _changed: set[str] = field(default_factory=set)
+    _counted: set[str] = field(default_factory=set)
+
+    def note(self, mote: str, *, changed: bool) -> None:
+        """Note that an entry is new; `changed` if more than its counters has changed."""
+        (self._changed if changed else self._counted).add(mote)
+
+    def counted(self, motes: Iterable[str]) -> None:
+        """Note that counters of motes have changed."""
+        self._counted.update(motes)
+
+    def forget_published(self) -> None:
+        """Schedule all entries again: the broker may have lost them."""
+        self._changed.update(self._published_us)
+
+    def due(self, now_us: int) -> list[str]:
+        """Return the motes whose entries are due, in order of their names, and mark them as published."""
+        found = [mote for mote in self._changed if self._ready(mote, now_us, self.changed_interval_us)]
+        found += [
+            mote
+            for mote in self._counted - self._changed
+            if self._ready(mote, now_us, max(self.changed_interval_us, self.counters_interval_us))
+        ]
+        for mote in found:
+            self._published_us[mote] = now_us
+            self._changed.discard(mote)
+            self._counted.discard(mote)
+        found.sort()  # a set has another order in each process: a replay would publish otherwise
+        return found
+
+    def _ready(self, mote: str, now_us: int, interval_us: int) -> bool:
+        published_us = self._published_us.get(mote)
+        return published_us is None or now_us - published_us >= interval_us
+
 
 CLOCK_EVERY_US: Final = 10_000_000
 """How often the proxy publishes its clock, what its streams wait for, and how much waits in its spool."""

@@ -17,7 +17,7 @@ from proxy.errors import StoreError, StoreFullError
 from proxy.fleet.batching import CutBatch
 from proxy.fleet.demand_assembly import StoredDemand
 from proxy.fleet.stream_state import StreamProgress
-from proxy.records.program_table import MOST_PROGRAMS
+from proxy.records.program_routes import MOST_PROGRAMS
 from proxy.records.waiting_tuples import MotePosition
 from proxy.storage.quarantine import RejectedFrame
 from proxy.storage.spool import NO_LOSSES, NO_STATES, SessionMessage, SpooledBatch

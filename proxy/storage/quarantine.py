@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from proxy.errors import StoreFullError
-from proxy.storage.database import open_database, reading, transaction
-from proxy.storage.disk_room import RESERVE_BYTES, disk_bytes, free_bytes
+from proxy.storage.database import RESERVE_BYTES, disk_bytes, free_bytes, open_database, reading, transaction
 
 LONGEST_PAYLOAD_BYTES = 64 * 1024
 _LONGEST_TEXT = 512

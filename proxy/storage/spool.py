@@ -26,11 +26,10 @@ import msgspec
 from protocols.errors import FrameError
 from protocols.wire.batches import WRITER_BYTES, decode_batch
 from proxy.errors import StoreError, StoreFullError
-from proxy.fleet.stored_stamps import KeptStamps
+from proxy.fleet.batching import KeptStamps
 from proxy.fleet.stream_state import StreamProgress
 from proxy.records.waiting_tuples import MotePosition
-from proxy.storage.database import open_database, reading, transaction
-from proxy.storage.disk_room import RESERVE_BYTES, DiskRoom
+from proxy.storage.database import RESERVE_BYTES, DiskRoom, open_database, reading, transaction
 
 _DELETED_AT_ONCE = 16
 """Batches that are deleted in one transaction where there is no room but the reserve."""

@@ -1,4 +1,4 @@
-"""What a pattern of rows means, from its words alone (docs/reference/sql.md, Patterns): all ways, preferred first."""
+"""What a pattern of rows means, from its words alone (docs/reference/sql/patterns.md): all ways, preferred first."""
 
 from __future__ import annotations
 

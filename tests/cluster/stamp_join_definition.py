@@ -1,4 +1,4 @@
-"""What joins by stamps mean, tuple by tuple, from their words alone (docs/reference/sql.md, Joins by stamps)."""
+"""What joins by stamps mean, tuple by tuple, from their words alone (docs/reference/sql/temporal-joins.md)."""
 
 from __future__ import annotations
 

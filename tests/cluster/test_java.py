@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cluster.spark import cached_folders, java
+from cluster.spark import java
 from cluster.spark.java import JavaMissingError, find_java, use_java, wrapped_home
 
 # A java that answers as the real one does, and otherwise says how it was called.
@@ -159,7 +159,7 @@ def test_a_cache_folder_that_cannot_be_written_is_replaced_by_a_private_one(make
     bundled(make_java("bundled", "21", vectors=False))
     (tmp_path / "file").touch()
     (tmp_path / "temporary").mkdir()
-    monkeypatch.setattr(cached_folders.tempfile, "tempdir", str(tmp_path / "temporary"))
+    monkeypatch.setattr(java.tempfile, "tempdir", str(tmp_path / "temporary"))
     runtime = find_java({"PATH": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path / "file")})
     folder = runtime.home.parent
     assert folder == tmp_path / "temporary" / f"fjord-{os.getuid()}"
@@ -168,7 +168,7 @@ def test_a_cache_folder_that_cannot_be_written_is_replaced_by_a_private_one(make
 
 def test_a_temporary_folder_that_others_can_write_to_is_not_trusted(make_java, bundled, tmp_path, monkeypatch):
     bundled(make_java("bundled", "21", vectors=False))
-    monkeypatch.setattr(cached_folders.tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(java.tempfile, "tempdir", str(tmp_path))
     open_to_all = tmp_path / f"fjord-{os.getuid()}"
     open_to_all.mkdir()
     open_to_all.chmod(0o777)

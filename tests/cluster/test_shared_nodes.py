@@ -7,8 +7,16 @@ import msgspec
 from cluster.operators import Filter, Node, Relation, Source, Union
 from cluster.operators.columns import Column
 from cluster.operators.projections import reads_relations_only
-from cluster.operators.unbounded import unbounded_operator
-from cluster.operators.walks import above, from_below, levels, nodes_of, parts_shared, rebuilt, written_out
+from cluster.operators.walks import (
+    above,
+    from_below,
+    levels,
+    nodes_of,
+    parts_shared,
+    rebuilt,
+    unbounded_operator,
+    written_out,
+)
 from cluster.plan import stored_plans
 from cluster.plan.scalar_texts import read_scalar
 from cluster.shared_nodes import remembered

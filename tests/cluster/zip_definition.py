@@ -1,4 +1,4 @@
-"""What a zipper join means, tuple by tuple, from its words alone (docs/reference/sql.md, Zipper joins)."""
+"""What a zipper join means, tuple by tuple, from its words alone (docs/reference/sql/temporal-joins.md)."""
 
 from __future__ import annotations
 

@@ -21,11 +21,10 @@ from typing import TYPE_CHECKING, Any, Self
 import httpx
 import psutil
 
-from cluster.demo.parts import accepts, free_port, is_ready
-from cluster.demo.processes import Child, Children
+from cluster.demo.parts import Child, Children, accepts, free_port, is_ready
 from cluster.errors import ClusterError
 from cluster.service.client.api_client import ApiClient, ApiUnreachableError
-from cluster.service.publishing.supervised_publisher import MODULE
+from cluster.service.publishing.supervised_publishers import MODULE
 from protocols.mqtt.link import BrokerAddress
 from tests.faults.links import Link
 from tests.faults.schedules import WORKERS, Fault, Kind, Part, Setting

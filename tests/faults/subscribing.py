@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from cluster.demo.processes import Child
+    from cluster.demo.parts import Child
 
 LOOK_SECONDS = 0.02
 

@@ -14,11 +14,10 @@ import tempfile
 from pathlib import Path
 
 from firmware_sim import recorded_run
-from firmware_sim.recorded_run import begin_recording, run_on
-from firmware_sim.run_options import RunOptions
-from firmware_sim.virtual_time.gateway import Gateway
+from firmware_sim.recorded_run import RunOptions, begin_recording, run_on
+from firmware_sim.virtual_time.fleet import Gateway
 from protocols.mqtt.link import BrokerAddress
-from protocols.recording.ticking_loop import TickingLoop
+from protocols.recording.timeline import TickingLoop
 from protocols.wire import topics
 from protocols.wire.frames import encode
 from protocols.wire.programs import ListenSchedule, SamplingProgram

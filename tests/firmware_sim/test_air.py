@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from firmware_sim import air as module
-from firmware_sim.air import Air
+from firmware_sim import fleet as module
+from firmware_sim.fleet import Air
 from firmware_sim.mote.mote_events import SendPacket
 from firmware_sim.radio.channel import Channel, RadioFaults
 from protocols.mqtt.link import LinkError

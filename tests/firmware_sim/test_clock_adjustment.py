@@ -15,9 +15,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from firmware_sim.mote.drifting_clock import Drift, DriftingClock
 from firmware_sim.mote.mote_events import ControlReceived, PowerOn, Wake
-from firmware_sim.mote.sample_clock import SampleClock
+from firmware_sim.mote.sample_clock import Drift, DriftingClock, SampleClock
 from protocols.wire.packets import AdjustClock, Control, Partial, RunProgram, Sample
 from protocols.wire.programs import ListenSchedule, Panes, SamplingProgram
 from tests.firmware_sim.test_mote import HERTZ, SECOND, make, packets, run, stamps, until

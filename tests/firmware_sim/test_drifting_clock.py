@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from firmware_sim.mote.drifting_clock import Drift, DriftingClock
-from firmware_sim.mote.sample_clock import SampleClock
+from firmware_sim.mote.sample_clock import Drift, DriftingClock, SampleClock
 
 SECOND = 1_000_000
 

@@ -9,11 +9,9 @@ import pytest
 from firmware_sim import fleet as live
 from firmware_sim.fleet import Fleet, FleetSettings
 from firmware_sim.phenomena.traffic import Traffic
-from firmware_sim.power.batteries import find_battery
-from firmware_sim.radio.channel import RadioFaults
-from firmware_sim.radio.losses import Bernoulli
-from firmware_sim.virtual_time.fleet import VirtualFleet, VirtualSettings
-from firmware_sim.virtual_time.gateway import Gateway
+from firmware_sim.power.battery import find_battery
+from firmware_sim.radio.channel import Bernoulli, RadioFaults
+from firmware_sim.virtual_time.fleet import Gateway, VirtualFleet, VirtualSettings
 from protocols.mqtt.link import Message
 from protocols.power.profiles import find_profile
 from protocols.wire import topics

@@ -8,8 +8,7 @@ import pytest
 from firmware_sim.mote.mote import Mote
 from firmware_sim.mote.mote_events import Announce, MoteDescription, PowerOn
 from firmware_sim.mote.sample_clock import SampleClock
-from firmware_sim.power.batteries import find_battery
-from firmware_sim.power.battery import Battery, ideal
+from firmware_sim.power.battery import Battery, find_battery, ideal
 from firmware_sim.power.meter import Meter
 from protocols.power.profiles import find_profile, preset_names
 from protocols.wire.frames import encode

@@ -9,12 +9,11 @@ from typing import get_args
 import msgspec
 
 from firmware_sim.lifetime.fleet_file import read_fleet
-from firmware_sim.power.batteries import known_batteries
+from firmware_sim.power.battery import known_batteries
 from firmware_sim.power.program_file import read_program
 from firmware_sim.radio.channel import read_faults
-from protocols.power.component import Component
-from protocols.power.profile import DeviceProfile, Lora
-from protocols.power.profiles import preset_names
+from protocols.power.costs import Component
+from protocols.power.profiles import DeviceProfile, Lora, preset_names
 
 TEXT = (Path(__file__).parents[2] / "docs" / "reference" / "motes.md").read_text()
 FLEET, PROGRAM, FAULTS = re.findall(r"```toml\n(.*?)```", TEXT, re.DOTALL)

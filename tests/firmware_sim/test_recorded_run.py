@@ -8,12 +8,11 @@ import msgspec
 import pytest
 from typer.testing import CliRunner
 
-from firmware_sim.air import Air
+from firmware_sim.fleet import Air
 from firmware_sim.mote.mote import Mote
 from firmware_sim.mote.mote_events import ControlReceived
 from firmware_sim.phenomena.traffic import Traffic
-from firmware_sim.recorded_run import begin_recording, replay
-from firmware_sim.run_options import RunOptions
+from firmware_sim.recorded_run import RunOptions, begin_recording, replay
 from protocols.recording import recorder
 from protocols.recording.command import DIFFERENT, NOT_COMPARABLE, app
 from protocols.recording.comparison import compare, recorded_messages

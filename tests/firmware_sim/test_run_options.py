@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from firmware_sim import command
 from firmware_sim.command import app
 from firmware_sim.fleet import Fleet
-from firmware_sim.run_options import RunOptions, make_fleet
+from firmware_sim.recorded_run import RunOptions, make_fleet
 from protocols.mqtt.link import BrokerAddress
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from cluster.service.billing.energy import explain_energy
-from cluster.service.billing.energy_ledger import Ledger
+from cluster.service.billing.periods import Ledger
 from cluster.service.catalog.sensor_catalog import SensorCatalog
 from cluster.service.http.sensor_sql import answer
 from protocols.errors import FjordError

@@ -10,8 +10,16 @@ from msgspec.structs import replace
 
 from protocols.wire import topics
 from protocols.wire.catalog import MoteEntry, Presence, Status
-from protocols.wire.demand_pieces import PIECES, DemandHead, digest_of, encode_piece
-from protocols.wire.demands import CompletenessDemand, PaneDemand, QueryDemand, StreamDemand
+from protocols.wire.demands import (
+    PIECES,
+    CompletenessDemand,
+    DemandHead,
+    PaneDemand,
+    QueryDemand,
+    StreamDemand,
+    digest_of,
+    encode_piece,
+)
 from protocols.wire.frames import VERSION, encode
 from protocols.wire.packets import Announcement, Health, Packet, Partial, Sample, VehicleEvent, VehicleTally
 from protocols.wire.programs import Band, DeadBand, Measure, program_number, reports_of

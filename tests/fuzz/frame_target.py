@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from protocols.errors import FrameError
-from protocols.wire import batches, catalog, demand_pieces, demand_reports, demands, packets
+from protocols.wire import batches, catalog, demands, packets
 from protocols.wire.frames import encode
 from protocols.wire.streams import FieldType, StreamSchema
 from tests.fuzz.drawing import NAMES, REALS, TEXTS, damaged, drawn
@@ -33,11 +33,11 @@ KINDS: tuple[tuple[type[Frame], Callable[[bytes], object]], ...] = (
     (catalog.StreamOffer, catalog.decode_stream_offer),
     (catalog.Status, catalog.decode_status),
     (demands.StreamDemand, demands.decode_demand),
-    (demands.StreamDemand, demand_pieces.read_head),
-    (demand_pieces.DemandHead, demand_pieces.read_head),
-    (demand_pieces.DemandPiece, demand_pieces.decode_demand_piece),
-    (demand_pieces.DemandRequest, demand_pieces.decode_demand_request),
-    (demand_reports.DemandReport, demand_reports.decode_demand_report),
+    (demands.StreamDemand, demands.read_head),
+    (demands.DemandHead, demands.read_head),
+    (demands.DemandPiece, demands.decode_demand_piece),
+    (demands.DemandRequest, demands.decode_demand_request),
+    (demands.DemandReport, demands.decode_demand_report),
 )
 
 
@@ -61,9 +61,9 @@ def _drawn(kind: type[Frame], dice: Random) -> Any:
     if kind in {batches.Batch, batches.PackedBatch}:
         batch = drawn_batch(drawn(StreamSchema, dice), dice)
         return batch if kind is batches.Batch else batches.pack_batch(batch)
-    if kind is demand_pieces.DemandPiece:
-        entry = demand_pieces.PieceEntry(dice.choice((0, 3, 2**63 - 1)), msgspec.Raw(_query_demand(dice)))
-        return demand_pieces.DemandPiece(1, "traffic", dice.randrange(demand_pieces.PIECES), (entry,))
+    if kind is demands.DemandPiece:
+        entry = demands.PieceEntry(dice.choice((0, 3, 2**63 - 1)), msgspec.Raw(_query_demand(dice)))
+        return demands.DemandPiece(1, "traffic", dice.randrange(demands.PIECES), (entry,))
     return drawn(kind, dice)
 
 

@@ -17,18 +17,16 @@ from proxy.drivers.settings import read_drivers
 from proxy.fleet.batching import BatchLimits, CutBatch
 from proxy.fleet.demand_assembly import DemandAssemblies
 from proxy.fleet.fleet import Fleet
-from proxy.fleet.fleet_members import FleetLimits
-from proxy.fleet.neighbours import Neighbours
-from proxy.motes.clock_bounds import ClockBounds
-from proxy.motes.tracking_limits import TrackingLimits
+from proxy.fleet.fleet_members import FleetLimits, Neighbours
+from proxy.motes.mote_clock import ClockBounds
+from proxy.motes.mote_presence import TrackingLimits
 from proxy.running.driven_devices import DrivenDevices
-from proxy.running.entry_schedule import EntrySchedule
 from proxy.running.frame_intake import FrameIntake
 from proxy.running.link_interface import Clocks
 from proxy.running.metrics import ProxyMetrics
 from proxy.running.receiving import Receiver
 from proxy.running.session_messages import SessionMessages
-from proxy.running.unpublished import Unpublished
+from proxy.running.unpublished import EntrySchedule, Unpublished
 from proxy.storage.flushing import store_batches
 from tests.proxy.drivers.test_recorded_messages import DOCUMENT, documented
 

@@ -16,8 +16,7 @@ from cluster.planning_budget import Budget, limited
 from cluster.service.catalog.planning import PlanningContext
 from protocols.acquisition.merging import Merger
 from protocols.acquisition.needs import fold_demands
-from protocols.acquisition.program_reports import ProgramStyle
-from protocols.acquisition.sensor_traits import traits_of
+from protocols.acquisition.program_reports import ProgramStyle, traits_of
 from protocols.errors import FjordError
 from protocols.wire.demands import StreamDemand, decode_demand, encode_demands, encode_query_demand
 from protocols.wire.frames import VERSION

@@ -36,7 +36,7 @@ def test_a_change_elsewhere_moves_no_mutant(tmp_path):
         copy.parent.mkdir(parents=True, exist_ok=True)
         copy.write_bytes((ROOT / file).read_bytes())
     before = [each.identity for each in drawn(tmp_path, 1, 30)["operators"]]
-    changed = tmp_path / "cluster/fjord/operators/union.py"
+    changed = tmp_path / "cluster/fjord/operators/set_operations.py"
     changed.write_text(f"x = a < b\n{changed.read_text(encoding='utf-8')}", encoding="utf-8")
     after = [each.identity for each in drawn(tmp_path, 1, 30)["operators"]]
     assert len(set(before) - set(after)) <= 1

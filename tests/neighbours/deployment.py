@@ -7,12 +7,10 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
-from cluster.demo.parts import Parts, is_ready
-from cluster.demo.processes import Children
+from cluster.demo.parts import Children, Parts, is_ready
 from cluster.errors import ClusterError
 from cluster.service.access.roles import Role
-from cluster.service.access.token_files import add_token
-from cluster.service.access.tokens import new_token
+from cluster.service.access.tokens import add_token, new_token
 from cluster.service.client.api_client import ApiClient
 from tests.neighbours.attacks import FUNCTIONS, RELATION_ROWS
 from tests.neighbours.owner import Owner

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import duckdb
 
-from cluster.sizing.delays import quantile
+from cluster.sizing.measuring import quantile
 from firmware_sim.phenomena.traffic import Traffic
 from protocols.mqtt.link import BrokerAddress, Message, MqttLink, Subscription
 from protocols.wire import topics

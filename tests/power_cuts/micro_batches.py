@@ -16,12 +16,11 @@ import pyarrow as pa
 from deltalake.transaction import AddAction
 from pyspark.sql.streaming.datasource import ReadMaxRows
 
-from cluster.local.memory_tables import MemoryStore
+from cluster.local.engine import MemoryStore
 from cluster.physical.nodes import Host
-from cluster.spark import downstream
-from cluster.spark.checkpoint import discard_truncated, discard_unstarted
-from cluster.spark.checkpoint_files import CheckpointFiles
-from cluster.spark.downstream import BucketHost, Envelope
+from cluster.spark import bucket_processor
+from cluster.spark.bucket_processor import BucketHost, Envelope
+from cluster.spark.checkpoint import CheckpointFiles, discard_truncated, discard_unstarted
 from cluster.spark.envelopes import OUTPUT_SCHEMA
 from cluster.spark.hosting import storing
 from cluster.spark.source import FjordReader, SourceOptions
@@ -93,7 +92,7 @@ class MicroBatches:
         results.remove_uncommitted(host.value)
         files = UnnumberedFolder(results.root, run, host.value)
         files.make()
-        downstream._kept.clear()  # another process keeps nothing
+        bucket_processor._kept.clear()  # another process keeps nothing
         discard_truncated(self._checkpoint, partial(results.committed, writer=host.value))
         discard_unstarted(self._checkpoint)
         for log in ("offsets", "commits", "state"):

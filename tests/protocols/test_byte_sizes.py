@@ -1,6 +1,6 @@
 import pytest
 
-from protocols.text.byte_sizes import ByteSizeError, byte_size_of_at_least, parse_byte_size
+from protocols.text.quantities import ByteSizeError, byte_size_of_at_least, parse_byte_size
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocols.wire.column_matching import MOST_NAMED, match_columns
-from protocols.wire.streams import FIELD_TYPES, Field, FieldType, StreamSchema
+from protocols.wire.streams import FIELD_TYPES, MOST_NAMED, Field, FieldType, StreamSchema, match_columns
 
 BOOLEAN, INTEGER, REAL, TEXT = FieldType.BOOLEAN, FieldType.INTEGER, FieldType.REAL, FieldType.TEXT
 SENSOR = Field("sensor", TEXT, fixed=True)

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocols.text.durations import LARGEST_DURATION_US, DurationError, format_duration, parse_duration_us
+from protocols.text.quantities import LARGEST_DURATION_US, DurationError, format_duration, parse_duration_us
 
 
 @pytest.mark.parametrize(

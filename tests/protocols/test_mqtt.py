@@ -12,8 +12,8 @@ import sys
 import pytest
 
 from protocols.mqtt.connection import BURST_MESSAGES, connect
-from protocols.mqtt.frame_publishing import MOST_IN_FLIGHT
 from protocols.mqtt.link import BrokerAddress, LinkError, Message, MqttLink, Subscription, Version, pauses
+from protocols.mqtt.publishing import MOST_IN_FLIGHT
 from proxy.broker import running_broker
 from proxy.broker.choice import BrokerSettings
 from proxy.broker.mosquitto import find_mosquitto

@@ -12,11 +12,9 @@ from hypothesis import strategies as st
 
 from protocols.mqtt.answers import ConnectAnswer, Farewell, PingAnswer, PublishAnswer, SubscribeAnswer
 from protocols.mqtt.client_protocol import ClientProtocol
-from protocols.mqtt.frames import LARGEST_FRAME_BYTES, FrameBuffer, take_messages
-from protocols.mqtt.in_flight import FIRST
+from protocols.mqtt.frames import LARGEST_FRAME_BYTES, FrameBuffer, UnsendableError, length_octets, take_messages
 from protocols.mqtt.messages import Message, Subscription, Version
-from protocols.mqtt.octets import UnsendableError, length_octets
-from protocols.mqtt.sent_frames import Connect, publish_frame
+from protocols.mqtt.sent_frames import FIRST, Connect, publish_frame
 from tests.protocols.test_mqtt_peers import MESSAGES, V3, V5, plain
 
 ACCEPTED = {V3: b"\x20\x02\x00\x00", V5: b"\x20\x03\x00\x00\x00"}

@@ -7,10 +7,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from protocols.mqtt.answers import read_answer
-from protocols.mqtt.frames import FrameBuffer, frame_bounds, frame_end, take_messages, topic_of
+from protocols.mqtt.frames import (
+    LARGEST_LENGTH,
+    FrameBuffer,
+    MalformedFrameError,
+    Octets,
+    UnsendableError,
+    frame_bounds,
+    frame_end,
+    length_octets,
+    read_properties,
+    take_messages,
+    topic_of,
+)
 from protocols.mqtt.messages import Message, Subscription, Version
-from protocols.mqtt.octets import LARGEST_LENGTH, MalformedFrameError, Octets, UnsendableError, length_octets
-from protocols.mqtt.properties import read_properties
 from protocols.mqtt.sent_frames import Connect, publish_frame, subscribe_frame
 
 PINGRESP, SUBACK = b"\xd0\x00", b"\x90\x03\x00\x01\x01"

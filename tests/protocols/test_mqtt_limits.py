@@ -9,15 +9,13 @@ import tracemalloc
 import pytest
 
 from protocols.mqtt import connection as connection_module
-from protocols.mqtt import version_choice
+from protocols.mqtt import reconnecting
 from protocols.mqtt.broker_socket import WRITTEN_LATER_BYTES
 from protocols.mqtt.connection import BURST_MESSAGES, connect
-from protocols.mqtt.frames import FrameBuffer
-from protocols.mqtt.inbox import MOST_BYTES
+from protocols.mqtt.frames import FrameBuffer, length_octets
+from protocols.mqtt.inbox import MOST_BYTES, ReadingGate
 from protocols.mqtt.link import BrokerAddress, LinkError, Message, Subscription, Version
-from protocols.mqtt.octets import length_octets
-from protocols.mqtt.reading_gate import ReadingGate
-from protocols.mqtt.version_choice import AGAIN_SECONDS, VersionChoice
+from protocols.mqtt.reconnecting import AGAIN_SECONDS, VersionChoice
 from tests.protocols.test_mqtt import TIME_LIMIT_SECONDS, Peer, away, running
 from tests.protocols.test_mqtt_versions import (
     ACCEPTED,
@@ -217,7 +215,7 @@ def test_a_lesser_version_is_offered_first_for_a_while():
     choice.note(V5, 100.0 + AGAIN_SECONDS + 2)
     assert choice.order(100.0 + AGAIN_SECONDS + 3) == (V5, V3)
     assert VersionChoice([V3]).order(0.0) == (V3,)
-    assert version_choice.AGAIN_SECONDS >= 60.0
+    assert reconnecting.AGAIN_SECONDS >= 60.0
 
 
 def test_a_frame_in_many_pieces_takes_little_more_memory_than_its_length():

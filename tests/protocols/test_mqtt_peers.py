@@ -28,9 +28,8 @@ from paho.mqtt.properties import Properties
 from paho.mqtt.subscribeoptions import SubscribeOptions
 
 from protocols.mqtt.answers import ConnectAnswer, Farewell, PingAnswer, PublishAnswer, SubscribeAnswer, read_answer
-from protocols.mqtt.frames import frame_bounds, take_messages
+from protocols.mqtt.frames import MalformedFrameError, Octets, frame_bounds, take_messages
 from protocols.mqtt.messages import Message, Subscription, Version
-from protocols.mqtt.octets import MalformedFrameError, Octets
 from protocols.mqtt.sent_frames import (
     DISCONNECT,
     PING,

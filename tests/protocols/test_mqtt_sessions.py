@@ -9,9 +9,9 @@ import pytest
 
 from protocols.mqtt.answers import ConnectAnswer, UnsubscribeAnswer
 from protocols.mqtt.client_protocol import ClientProtocol
+from protocols.mqtt.frames import length_octets
 from protocols.mqtt.link import BrokerAddress, LastingSession, Message, MqttLink, Subscription
 from protocols.mqtt.messages import Version
-from protocols.mqtt.octets import length_octets
 from protocols.mqtt.sent_frames import Connect
 from proxy.broker import running_broker
 from tests.protocols.test_mqtt import TIME_LIMIT_SECONDS, Peer, away, running

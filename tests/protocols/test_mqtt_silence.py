@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from protocols.mqtt.silence import Look, SilenceWatch, keep_alive_for
+from protocols.mqtt.reconnecting import Look, SilenceWatch, keep_alive_for
 
 
 def looks(watch, count, *, received=False, sent=False):

@@ -15,8 +15,8 @@ import pytest
 
 from protocols.deployment.names import Names, ProxyPart, SubscriberPart
 from protocols.mqtt.connection import BURST_MESSAGES
-from protocols.mqtt.frame_publishing import MOST_IN_FLIGHT
 from protocols.mqtt.link import BrokerAddress, LinkError, Message, MqttLink, Subscription, Version
+from protocols.mqtt.publishing import MOST_IN_FLIGHT
 from protocols.security.certificates import Purpose, issue, make_authority
 from protocols.security.private_files import PUBLIC, SECRET, write_file
 from protocols.security.tls import TlsFiles
@@ -221,7 +221,7 @@ async def test_an_expired_certificate_of_our_own_is_not_even_shown(opened, tmp_p
 
 async def test_a_broker_refuses_an_expired_certificate_with_the_reason(opened, tmp_path, monkeypatch):
     pair = issue(authority_of(opened), "wall", Purpose.CLIENT, now=time.time() - 10 * 86_400, days=5)
-    monkeypatch.setattr("protocols.mqtt.secure_opening.check_files", lambda *_: None)
+    monkeypatch.setattr("protocols.mqtt.broker_address.check_files", lambda *_: None)
     trouble = await trouble_of(address_of(opened, "wall", **written(tmp_path, "old", pair)))
     assert "our certificate has expired" in trouble
 

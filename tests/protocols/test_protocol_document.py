@@ -13,8 +13,8 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from protocols.sealing.keys import MoteKeys
-from protocols.sealing.sealing import MoteSeal, open_sealed, seal
-from protocols.wire import batches, catalog, demand_pieces, demand_reports, demands, packets, topics
+from protocols.sealing.seals import MoteSeal, open_sealed, seal
+from protocols.wire import batches, catalog, demands, packets, topics
 from protocols.wire.frames import Frame, encode
 from protocols.wire.programs import SamplingProgram
 from protocols.wire.streams import Field, FieldType, StreamSchema
@@ -67,17 +67,17 @@ EXAMPLES: dict[str, tuple[Frame, Callable[[bytes], object]]] = {
         demands.StreamDemand(1, "cluster", "traffic", 3, (Q1,), TRAFFIC),
         demands.decode_demand,
     ),
-    "head": (demand_pieces.DemandHead(1, "cluster", "traffic", 3, {58: DIGEST}), demand_pieces.read_head),
+    "head": (demands.DemandHead(1, "cluster", "traffic", 3, {58: DIGEST}), demands.read_head),
     "piece": (
-        demand_pieces.DemandPiece(
+        demands.DemandPiece(
             1, "traffic", 58,
-            (demand_pieces.PieceEntry(3, msgspec.Raw(demands.encode_query_demand(Q1))),),
+            (demands.PieceEntry(3, msgspec.Raw(demands.encode_query_demand(Q1))),),
         ),
-        demand_pieces.decode_demand_piece,
+        demands.decode_demand_piece,
     ),
     "request": (
-        demand_pieces.DemandRequest(1, "roadside", "traffic", (58,)),
-        demand_pieces.decode_demand_request,
+        demands.DemandRequest(1, "roadside", "traffic", (58,)),
+        demands.decode_demand_request,
     ),
     "status": (catalog.Status(1, "roadside", catalog.Presence.ONLINE, "e1", 0), catalog.decode_status),
     "clock": (catalog.ProxyClock(1, "roadside", 1_330_560_000_000_000), catalog.decode_proxy_clock),
@@ -87,10 +87,10 @@ EXAMPLES: dict[str, tuple[Frame, Callable[[bytes], object]]] = {
         catalog.decode_proxy_waits,
     ),
     "report": (
-        demand_reports.demand_report(
+        demands.demand_report(
             "roadside", "traffic", 3, [demands.RefusedDemand("q1", "stream 'traffic' has no field 'colour'")]
         ),
-        demand_reports.decode_demand_report,
+        demands.decode_demand_report,
     ),
     "offer": (catalog.StreamOffer(1, "roadside", StreamSchema("traffic", (SPEED,))), catalog.decode_stream_offer),
     "entry": (

@@ -12,11 +12,11 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from protocols.mqtt.connection import connect
-from protocols.mqtt.frame_publishing import MOST_IN_FLIGHT
 from protocols.mqtt.frames import take_messages
-from protocols.mqtt.in_flight import FIRST, NUMBERS, InFlight, number_of
 from protocols.mqtt.link import BrokenOffError, BrokerAddress, Message, MqttLink, Version
 from protocols.mqtt.publish_frames import NUMBER, OversizedMessageError, PublishFrames, beginnings
+from protocols.mqtt.publishing import MOST_IN_FLIGHT
+from protocols.mqtt.sent_frames import FIRST, NUMBERS, InFlight, number_of
 from proxy.broker import running_broker
 from tests.protocols.test_mqtt import ENGINES, TIME_LIMIT_SECONDS, Peer, at, running
 

@@ -10,9 +10,17 @@ import typer
 from pydantic import BaseModel, ConfigDict, Field
 from typer.testing import CliRunner
 
-from protocols.command_line.quantities import ByteSize, Duration
 from protocols.command_line.setting_options import with_options
-from protocols.command_line.settings_file import LARGEST_FILE_BYTES, Program, SettingsError, Shown, as_toml, load
+from protocols.command_line.settings_file import (
+    LARGEST_FILE_BYTES,
+    ByteSize,
+    Duration,
+    Program,
+    SettingsError,
+    Shown,
+    as_toml,
+    load,
+)
 
 PROGRAM = Program("fjord pump", "PUMP_")
 

@@ -12,8 +12,7 @@ from protocols.stimulus import HANDLED, cause, stimulus
 from protocols.wire import topics
 from protocols.wire.batches import Ack, Batch, Resumption
 from protocols.wire.catalog import Presence, ProxyClock, Status
-from protocols.wire.demand_pieces import DemandHead, DemandRequest, encode_piece
-from protocols.wire.demands import StreamDemand
+from protocols.wire.demands import DemandHead, DemandRequest, StreamDemand, encode_piece
 from protocols.wire.frames import VERSION, encode
 from protocols.wire.packets import AdjustClock, Control, Packet, SendAnnouncement
 from protocols.wire.stimuli import stimulus_of

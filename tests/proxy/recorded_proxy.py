@@ -16,7 +16,7 @@ import tomllib
 from collections import Counter
 from pathlib import Path
 
-from protocols.recording.ticking_loop import TickingLoop
+from protocols.recording.timeline import TickingLoop
 from protocols.wire import topics
 from protocols.wire.batches import Ack, decode_batch
 from protocols.wire.frames import VERSION, encode

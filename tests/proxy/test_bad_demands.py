@@ -21,14 +21,14 @@ import pytest
 from protocols.acquisition.merging import Merger
 from protocols.mqtt.link import LinkError, Message
 from protocols.wire import topics
-from protocols.wire.demand_reports import (
+from protocols.wire.demands import (
     LONGEST_REASON,
     MOST_REFUSALS,
     DemandReport,
+    RefusedDemand,
     decode_demand_report,
     demand_report,
 )
-from protocols.wire.demands import RefusedDemand
 from protocols.wire.frames import LONGEST_PERIOD_US, VERSION, encode
 from protocols.wire.packets import RunProgram, decode_control
 from proxy.fleet.demand_assembly import StoredDemand

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from protocols.wire.catalog import ClockFault
 from protocols.wire.packets import Packet
 from protocols.wire.programs import SLEEP, ListenSchedule, Panes, SamplingProgram, Threshold, VehicleEvents
-from proxy.motes.clock_bounds import (
+from proxy.motes.mote_clock import (
     UNBOUNDED,
     ClockBounds,
     Slack,

@@ -6,12 +6,10 @@ import msgspec
 import numpy as np
 import pytest
 
-from firmware_sim.mote.drifting_clock import Drift
 from firmware_sim.mote.mote_events import MoteDescription
-from firmware_sim.radio.channel import RadioFaults
-from firmware_sim.radio.losses import Bernoulli
-from firmware_sim.virtual_time.fleet import VirtualFleet, VirtualSettings
-from firmware_sim.virtual_time.gateway import Gateway
+from firmware_sim.mote.sample_clock import Drift
+from firmware_sim.radio.channel import Bernoulli, RadioFaults
+from firmware_sim.virtual_time.fleet import Gateway, VirtualFleet, VirtualSettings
 from protocols.acquisition.program_reports import ProgramStyle
 from protocols.power.profiles import find_profile
 from protocols.wire.demands import QueryDemand, StreamDemand
@@ -23,7 +21,7 @@ from proxy.fleet.fleet import Fleet
 from proxy.fleet.fleet_instructions import ForMote
 from proxy.fleet.fleet_members import FleetLimits
 from proxy.motes.mote_events import SendControl, TuplesAccepted
-from proxy.motes.tracking_limits import TrackingLimits
+from proxy.motes.mote_presence import TrackingLimits
 
 S = 1_000_000
 MINUTE = 60 * S

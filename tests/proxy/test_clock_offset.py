@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from proxy.motes.clock_offset import BUCKET_US, FASTEST_DRIFT, MOST_BUCKETS, ClockOffset
+from proxy.motes.mote_clock import BUCKET_US, FASTEST_DRIFT, MOST_BUCKETS, ClockOffset
 
 S = 1_000_000
 BEGAN = 1_700_000_000 * S

@@ -18,7 +18,7 @@ from protocols.security.private_files import PUBLIC, SECRET, write_file
 from proxy.command import app
 from proxy.errors import DataFolderInUseError
 from proxy.running.metrics import ProxyMetrics, serve_metrics
-from proxy.storage.data_folder import owned_data_folder
+from proxy.storage.stores import owned_data_folder
 
 RUN = "from proxy.command import app; app()"
 

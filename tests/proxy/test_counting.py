@@ -18,8 +18,8 @@ from proxy.fleet.batching import BatchLimits
 from proxy.fleet.fleet import Fleet
 from proxy.fleet.fleet_members import FleetLimits
 from proxy.fleet.stream_state import StreamProgress
-from proxy.motes.clock_bounds import ClockBounds
-from proxy.motes.tracking_limits import TrackingLimits
+from proxy.motes.mote_clock import ClockBounds
+from proxy.motes.mote_presence import TrackingLimits
 from proxy.records.waiting_tuples import MotePosition
 from proxy.storage import flushing
 from proxy.storage.spool import SessionMessage

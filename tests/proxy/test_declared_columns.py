@@ -10,10 +10,10 @@ from protocols.acquisition.needs import RefusedDemand
 from protocols.wire.demands import EventDemand, PropertyBand, QueryDemand, StreamDemand, decode_demand
 from protocols.wire.programs import Band, DeadBand, Threshold
 from protocols.wire.streams import Field, FieldType, StreamSchema
-from proxy.fleet.declared_columns import as_offered
 from proxy.fleet.fleet import Fleet
 from proxy.fleet.fleet_instructions import ForMote, RejectDemand
 from proxy.fleet.fleet_members import FleetLimits
+from proxy.fleet.merging_task import as_offered
 from proxy.motes.mote_events import SendControl
 
 SEGMENT, SPEED = Field("segment", FieldType.INTEGER, fixed=True), Field("speed", FieldType.REAL, "mph")

@@ -18,25 +18,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster.service.publishing import stream_pieces
-from cluster.service.publishing.stream_pieces import StreamPieces
+from cluster.service.publishing import published_demands
+from cluster.service.publishing.published_demands import StreamPieces
 from protocols.errors import FrameError, UnsupportedVersionError
-from protocols.wire.demand_pieces import (
+from protocols.wire.demands import (
     MAX_PIECE_BYTES,
     MAX_PIECES_BYTES,
+    MOST_DEMANDS,
     PIECES,
     DemandHead,
-    digest_of,
-    encode_piece,
-    piece_of,
-    read_head,
-)
-from protocols.wire.demands import (
-    MOST_DEMANDS,
     QueryDemand,
     StreamDemand,
     decode_demand,
+    digest_of,
+    encode_piece,
     encode_query_demand,
+    piece_of,
+    read_head,
 )
 from protocols.wire.frames import MEBIBYTE, VERSION, encode
 from protocols.wire.programs import Band
@@ -149,8 +147,8 @@ def test_pieces_are_what_was_published_as_a_whole(
     cluster = Cluster()
     way = Way(cluster, dice)
     with (
-        patch.object(stream_pieces, "WHOLE_BYTES", whole_bytes),
-        patch.object(stream_pieces, "piece_of", lambda name: piece_of(name) % pieces),
+        patch.object(published_demands, "WHOLE_BYTES", whole_bytes),
+        patch.object(published_demands, "piece_of", lambda name: piece_of(name) % pieces),
     ):
         for kind in kinds:
             match kind:

@@ -20,8 +20,7 @@ from protocols.acquisition import merging
 from protocols.acquisition.effort import MOST_STEPS, Effort
 from protocols.acquisition.merging import Merger
 from protocols.acquisition.needs import fold_demands
-from protocols.acquisition.program_reports import ProgramStyle
-from protocols.acquisition.sensor_traits import traits_of
+from protocols.acquisition.program_reports import ProgramStyle, traits_of
 from protocols.mqtt.link import Message
 from protocols.wire import topics
 from protocols.wire.demands import QueryDemand, StreamDemand
@@ -31,8 +30,8 @@ from protocols.wire.streams import Field, FieldType, StreamSchema
 from proxy.fleet.fleet import REPLAN_AFTER_US, Fleet
 from proxy.fleet.fleet_instructions import FleetInstruction, RejectDemand
 from proxy.fleet.fleet_members import FleetLimits
-from proxy.records import program_table
-from proxy.records.program_table import ProgramTable
+from proxy.records import program_routes
+from proxy.records.program_routes import ProgramTable
 from proxy.running import demand_merging, merge_schedule
 from proxy.running.demand_merging import DemandMerging
 from proxy.running.link_interface import Clocks
@@ -282,7 +281,7 @@ def test_motes_that_are_alike_share_the_routes_of_their_records(monkeypatch: pyt
 
 
 def test_few_routes_are_kept(frames: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(program_table, "MOST_ROUTES", 2)
+    monkeypatch.setattr(program_routes, "MOST_ROUTES", 2)
     fleet = announced(frames, motes=1)
     fleet.receive_demand("traffic", slow_ones(3), radio_us=0)
     program, table = fleet.motes["m0"].desired, ProgramTable()

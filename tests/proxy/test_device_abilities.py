@@ -6,8 +6,7 @@ import pytest
 
 from protocols.acquisition.merging import Merger
 from protocols.acquisition.needs import fold_demands
-from protocols.acquisition.program_reports import ProgramStyle
-from protocols.acquisition.sensor_traits import SensorTraits
+from protocols.acquisition.program_reports import ProgramStyle, SensorTraits
 from protocols.power.profiles import find_profile
 from protocols.wire import streams
 from protocols.wire.demands import EventDemand, PaneDemand, QueryDemand
@@ -15,8 +14,7 @@ from protocols.wire.programs import Band, DeadBand, Measure, Threshold
 from protocols.wire.streams import FieldType, StreamSchema
 from proxy.drivers.driver import PASSIVE
 from proxy.drivers.driver_registry import abilities
-from proxy.drivers.push_down import push_down
-from proxy.drivers.zigbee_reporting import REPORTING
+from proxy.drivers.zigbee_reporting import REPORTING, push_down
 from tests.proxy.drivers.test_drivers import EVERYTHING
 
 S = 1_000_000

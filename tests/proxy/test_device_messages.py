@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from proxy.drivers.driver import Publication
-from proxy.running.device_messages import MOST_WAITING, DeviceMessages
+from proxy.running.driver_exchange import MOST_WAITING, DeviceMessages
 
 
 def message(number: int, before_radio_us: int | None = None) -> Publication:

@@ -18,8 +18,17 @@ from protocols.wire.packets import Announcement
 from protocols.wire.streams import Field, FieldType, StreamSchema
 from proxy.drivers.settings import load_drivers
 from proxy.errors import StoreFullError
-from proxy.running.link_interface import Clocks, client_session, lasting_session
-from proxy.running.paired_link import BEGUN, CONTINUED, LOST, NONE, SESSION_TOPIC, PairedLink
+from proxy.running.link_interface import (
+    BEGUN,
+    CONTINUED,
+    LOST,
+    NONE,
+    SESSION_TOPIC,
+    Clocks,
+    PairedLink,
+    client_session,
+    lasting_session,
+)
 from proxy.running.service import ProxyService
 from proxy.running.settings import ProxySettings
 from proxy.storage.spool import Spool

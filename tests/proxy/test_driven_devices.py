@@ -29,8 +29,7 @@ from proxy.command import app
 from proxy.drivers.driver import NOTHING, Capabilities, DriverOutput, Publication
 from proxy.drivers.settings import read_drivers
 from proxy.errors import ConfigurationError
-from proxy.running.device_messages import MOST_WAITING
-from proxy.running.driver_exchange import MOST_CONTROLS, request
+from proxy.running.driver_exchange import MOST_CONTROLS, MOST_WAITING, request
 from proxy.running.link_interface import mqtt_link
 from proxy.running.service import ProxyService
 from proxy.running.settings import ProxySettings

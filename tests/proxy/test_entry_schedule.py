@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from proxy.running.entry_schedule import EntrySchedule
+from proxy.running.unpublished import EntrySchedule
 
 
 @pytest.mark.parametrize(

@@ -25,14 +25,13 @@ from proxy.fleet.batching import BatchLimits
 from proxy.fleet.demand_assembly import DemandAssemblies
 from proxy.fleet.fleet import Fleet
 from proxy.fleet.fleet_members import FleetLimits
-from proxy.motes.clock_bounds import ClockBounds
+from proxy.motes.mote_clock import ClockBounds
+from proxy.motes.mote_presence import TrackingLimits
 from proxy.motes.mote_tracking import MoteTracking
-from proxy.motes.tracking_limits import TrackingLimits
-from proxy.running.entry_schedule import EntrySchedule
 from proxy.running.frame_intake import FrameIntake
 from proxy.running.link_interface import Clocks
 from proxy.running.metrics import ProxyMetrics
-from proxy.running.unpublished import Unpublished
+from proxy.running.unpublished import EntrySchedule, Unpublished
 from proxy.storage.flushing import store_batches
 from tests.proxy.conftest import TRAFFIC, announcement, packet
 

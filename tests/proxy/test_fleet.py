@@ -18,10 +18,10 @@ from proxy.fleet.fleet_instructions import (
 )
 from proxy.fleet.fleet_members import FleetLimits, FleetMembers
 from proxy.fleet.stream_state import StreamProgress
-from proxy.motes.clock_bounds import ClockBounds
+from proxy.motes.mote_clock import ClockBounds
 from proxy.motes.mote_controls import MOST_WAIT_US
 from proxy.motes.mote_events import Rejected, SendControl
-from proxy.motes.tracking_limits import TrackingLimits
+from proxy.motes.mote_presence import TrackingLimits
 from proxy.records.waiting_tuples import MotePosition
 from tests.proxy.conftest import TRAFFIC
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from proxy.running.flush_schedule import ENOUGH_UNACKNOWLEDGED, POSITIONS_EVERY_US, STALL_SECONDS, FlushSchedule
+from proxy.running.unwritten_batches import ENOUGH_UNACKNOWLEDGED, POSITIONS_EVERY_US, STALL_SECONDS, FlushSchedule
 
 
 @pytest.fixture

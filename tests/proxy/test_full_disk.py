@@ -27,13 +27,11 @@ from hypothesis import strategies as st
 from proxy.errors import StoreError, StoreFullError
 from proxy.fleet.stream_state import StreamProgress
 from proxy.running.settings import ProxySettings, fitting
-from proxy.storage.data_folder import owned_data_folder
-from proxy.storage.database import migrations_of
-from proxy.storage.disk_room import RESERVE_BYTES
+from proxy.storage.database import RESERVE_BYTES, migrations_of
 from proxy.storage.flushing import delete_acknowledged
 from proxy.storage.quarantine import Quarantine, RejectedFrame
 from proxy.storage.spool import Spool, SpooledBatch
-from proxy.storage.stores import open_stores
+from proxy.storage.stores import open_stores, owned_data_folder
 
 KIB, MIB = 1024, 1024 * 1024
 COMMIT_BYTES = 32 * KIB

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from protocols.wire.catalog import ClockFault
-from proxy.motes.clock_bounds import ClockBounds, Slack, WrongClock
-from proxy.motes.mote_clock import MEASURE_EVERY_US, MoteClock
+from proxy.motes.mote_clock import MEASURE_EVERY_US, ClockBounds, MoteClock, Slack, WrongClock
 
 S = 1_000_000
 BOUNDS = ClockBounds(60 * S, 3_600 * S)

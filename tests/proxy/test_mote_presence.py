@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from protocols.wire.programs import SLEEP
 from proxy.motes.mote_events import PublishEntry, SilenceEnded, WentSilent
-from proxy.motes.mote_presence import MotePresence
-from proxy.motes.tracking_limits import TrackingLimits
+from proxy.motes.mote_presence import MotePresence, TrackingLimits
 
 S = 1_000_000
 CHANGED = PublishEntry(changed=True)

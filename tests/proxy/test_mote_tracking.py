@@ -15,7 +15,7 @@ from protocols.wire.programs import (
     VehicleEvents,
     program_number,
 )
-from proxy.motes.clock_bounds import ClockBounds
+from proxy.motes.mote_clock import ClockBounds
 from proxy.motes.mote_events import (
     AnnouncementReceived,
     AnnouncementRejected,
@@ -34,12 +34,11 @@ from proxy.motes.mote_events import (
     TuplesAccepted,
     WentSilent,
 )
+from proxy.motes.mote_presence import TrackingLimits
 from proxy.motes.mote_tracking import MoteTracking
 from proxy.motes.packet_numbers import MOST_AT_ONCE
-from proxy.motes.tracking_limits import TrackingLimits
-from proxy.records.program_table import ProgramTable
-from proxy.records.waiting_tuples import MotePosition
-from proxy.records.watermarks import MoteWatermark
+from proxy.records.program_routes import ProgramTable
+from proxy.records.waiting_tuples import MotePosition, MoteWatermark
 
 S = 1_000_000
 DAY = 86_400 * S

@@ -20,8 +20,7 @@ from protocols.wire.frames import VERSION, encode
 from protocols.wire.packets import NumberedAnnouncement
 from proxy.fleet.fleet import Fleet
 from proxy.fleet.fleet_instructions import RejectAnnouncement
-from proxy.fleet.fleet_members import FleetLimits
-from proxy.fleet.neighbours import NO_CHANGES, NeighbourChanges, Neighbours
+from proxy.fleet.fleet_members import NO_CHANGES, FleetLimits, NeighbourChanges, Neighbours
 from tests.proxy.test_service import introduce, running, send, settings, until
 
 __all__ = ["settings"]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from protocols.wire.packets import RunProgram
 from protocols.wire.programs import SLEEP, SamplingProgram
-from proxy.motes.program_handover import ProgramHandover
-from proxy.records.watermarks import MoteWatermark
+from proxy.motes.mote_controls import ProgramHandover
+from proxy.records.waiting_tuples import MoteWatermark
 
 S = 1_000_000
 FAST = SamplingProgram(("speed",), S)

@@ -9,10 +9,9 @@ from protocols.acquisition.needs import Need, NeedKind
 from protocols.wire.batches import NO_NEIGHBOUR_US
 from protocols.wire.packets import Packet
 from protocols.wire.programs import SamplingProgram, SendOnChange
-from proxy.counting.coverage import Coverage
 from proxy.counting.published_account import PublishedAccount
-from proxy.counting.sample_account import NEVER_US, ReceivedPacket
-from proxy.records.watermarks import LOWEST_US
+from proxy.counting.sample_account import NEVER_US, Coverage, ReceivedPacket
+from proxy.records.waiting_tuples import LOWEST_US
 
 NEED = Need(NeedKind.SAMPLES, ("t",), 10)
 PANE = 100

@@ -26,17 +26,14 @@ from protocols.wire.programs import (
     publishing_program,
 )
 from protocols.wire.streams import Field, FieldType, StreamSchema
-from proxy.fleet.batching import BatchLimits, CutBatch
+from proxy.fleet.batching import BatchLimits, CutBatch, StoredStamps
 from proxy.fleet.fleet import Fleet
 from proxy.fleet.fleet_members import FleetLimits
-from proxy.fleet.stored_stamps import StoredStamps
 from proxy.fleet.stream_state import StreamProgress, StreamState
-from proxy.motes.device_traits import DeviceTraits
+from proxy.motes.mote_entries import DeviceTraits
 from proxy.motes.mote_events import NotDemanded, Rejected, Rejection, SendControl, TuplesAccepted
-from proxy.motes.tracking_limits import TrackingLimits
-from proxy.records.published_tuples import FieldChanges
-from proxy.records.waiting_tuples import Aggregated, PacketTuples
-from proxy.records.watermarks import MoteWatermark
+from proxy.motes.mote_presence import TrackingLimits
+from proxy.records.waiting_tuples import Aggregated, FieldChanges, MoteWatermark, PacketTuples
 from proxy.storage.spool import Spool, SpooledBatch
 
 S = 1_000_000
@@ -510,7 +507,7 @@ def test_few_stamps_are_kept_and_tuples_from_before_are_late():
 
 
 def test_tuples_from_before_the_kept_stamps_are_rejected(frames, monkeypatch):
-    monkeypatch.setattr("proxy.fleet.stored_stamps.MOST_STAMPS", 10)
+    monkeypatch.setattr("proxy.fleet.batching.MOST_STAMPS", 10)
     devices = Devices(frames, "m1", "m2")
     devices.fleet.streams["traffic"].stamps = StoredStamps(most=10)
     devices.demand(DEFAULT)

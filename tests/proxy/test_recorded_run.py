@@ -13,7 +13,7 @@ from protocols.recording.command import DIFFERENT, NOT_COMPARABLE, app
 from protocols.recording.comparison import compare, recorded_messages
 from protocols.recording.entries import LogError, Sent, Stopped
 from protocols.recording.reading import read_runs
-from protocols.recording.ticking_loop import TickingLoop
+from protocols.recording.timeline import TickingLoop
 from protocols.wire import topics
 from protocols.wire.batches import decode_batch
 from proxy.drivers.driver_registry import DriverRegistry
@@ -21,11 +21,11 @@ from proxy.drivers.settings import load_drivers
 from proxy.fleet.fleet import Fleet
 from proxy.running import service
 from proxy.running.delivery_window import DeliveryWindow
-from proxy.running.flush_schedule import FlushSchedule
-from proxy.running.paired_link import BEGUN, SESSION_TOPIC
+from proxy.running.link_interface import BEGUN, SESSION_TOPIC
 from proxy.running.recorded_run import begin_recording, replay, run_on
 from proxy.running.session_messages import SessionMessages
 from proxy.running.settings import ProxySettings
+from proxy.running.unwritten_batches import FlushSchedule
 from proxy.storage.stores import open_stores
 from tests.proxy.conftest import demand
 from tests.proxy.recorded_proxy import DRIVERS, ClusterAndMotes, record

@@ -15,10 +15,10 @@ from protocols.wire.programs import SLEEP, program_number, publishing_program
 from proxy.fleet.fleet import Fleet
 from proxy.fleet.fleet_instructions import ForMote, RememberProgram
 from proxy.fleet.fleet_members import FleetLimits
-from proxy.motes.clock_bounds import ClockBounds
+from proxy.motes.mote_clock import ClockBounds
 from proxy.motes.mote_entries import PUBLISHES
 from proxy.motes.mote_events import SendControl
-from proxy.motes.tracking_limits import TrackingLimits
+from proxy.motes.mote_presence import TrackingLimits
 
 S = 1_000_000
 LIMITS = FleetLimits(tracking=TrackingLimits(silence_after_us=100 * S, clock=ClockBounds(S, S)))

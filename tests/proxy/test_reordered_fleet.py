@@ -17,7 +17,7 @@ from proxy.fleet.fleet import Fleet
 from proxy.fleet.fleet_instructions import ForMote
 from proxy.fleet.fleet_members import FleetLimits
 from proxy.motes.mote_events import PacketsLost, Rebooted, Rejected, SendControl, TuplesAccepted
-from proxy.motes.tracking_limits import TrackingLimits
+from proxy.motes.mote_presence import TrackingLimits
 from tests.proxy.test_service import introduce, published_batches, running, send, settings, until
 
 __all__ = ["settings"]

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from protocols.wire.frames import VERSION
 from protocols.wire.packets import Packet
-from proxy.motes.reordering import Arrival, HeldPacket, Reordering
+from proxy.motes.packet_numbers import Arrival, HeldPacket, Reordering
 
 S = 1_000_000
 WITHIN = 2 * S

@@ -11,10 +11,19 @@ from hypothesis import strategies as st
 from protocols.acquisition.needs import Need, NeedKind
 from protocols.wire.packets import Packet, Partial, Sample
 from protocols.wire.programs import Band, Measure, Panes, ProgramReport, SamplingProgram, SendOnChange, Several
-from proxy.counting.coverage import Coverage, coverage_of
-from proxy.counting.sample_account import NEVER_US, PaneCount, ReceivedPacket, SampleAccount
-from proxy.counting.spans import multiples_in, united, within, without
-from proxy.records.watermarks import LOWEST_US
+from proxy.counting.sample_account import (
+    NEVER_US,
+    Coverage,
+    PaneCount,
+    ReceivedPacket,
+    SampleAccount,
+    coverage_of,
+    multiples_in,
+    united,
+    within,
+    without,
+)
+from proxy.records.waiting_tuples import LOWEST_US
 
 NEED = Need(NeedKind.SAMPLES, ("speed",), 10)
 EVERY, CHANGES, PANES = Coverage(0, 10), Coverage(0, 10, 0, fills=True), Coverage(0, 10, 50)

@@ -24,8 +24,7 @@ from protocols.wire.catalog import (
     decode_status,
     decode_stream_offer,
 )
-from protocols.wire.demand_pieces import DemandHead, digest_of
-from protocols.wire.demands import CompletenessDemand, QueryDemand, StreamDemand
+from protocols.wire.demands import CompletenessDemand, DemandHead, QueryDemand, StreamDemand, digest_of
 from protocols.wire.frames import VERSION, encode
 from protocols.wire.packets import RunProgram, decode_control
 from protocols.wire.programs import SLEEP, SamplingProgram, program_number

@@ -21,7 +21,7 @@ from proxy.fleet.fleet_instructions import ForMote
 from proxy.fleet.fleet_members import FleetLimits
 from proxy.fleet.stream_state import StreamProgress
 from proxy.motes.mote_events import Rejected
-from proxy.motes.silent_motes import SilentMote, age_of, lowest_promise_us
+from proxy.motes.mote_presence import SilentMote, age_of, lowest_promise_us
 from proxy.records.waiting_tuples import MotePosition
 
 S = 1_000_000

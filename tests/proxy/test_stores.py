@@ -10,8 +10,7 @@ from random import Random
 import pytest
 
 from protocols.wire.batches import Batch, encode_batch
-from protocols.wire.demand_pieces import encode_piece
-from protocols.wire.demands import QueryDemand, encode_query_demand
+from protocols.wire.demands import QueryDemand, encode_piece, encode_query_demand
 from protocols.wire.frames import VERSION, encode
 from protocols.wire.programs import SLEEP, SamplingProgram
 from proxy.drivers.driver_registry import DrivenMote
@@ -19,13 +18,11 @@ from proxy.errors import DataFolderError, DataFolderInUseError, StoreCorruptErro
 from proxy.fleet.demand_assembly import StoredDemand
 from proxy.fleet.stream_state import StreamProgress
 from proxy.records.waiting_tuples import MotePosition
-from proxy.storage.catalog_store import CatalogStore
-from proxy.storage.data_folder import owned_data_folder
 from proxy.storage.database import migrations_of, open_database
 from proxy.storage.flushing import CatalogChanges
 from proxy.storage.quarantine import Quarantine, RejectedFrame
 from proxy.storage.spool import DamagedBatchError, Spool, SpooledBatch
-from proxy.storage.stores import open_stores
+from proxy.storage.stores import CatalogStore, open_stores, owned_data_folder
 from tests.simulation import disk as disks
 from tests.simulation.forked import apart
 from tests.simulation.hosts import Host, HostClock, WorldTime

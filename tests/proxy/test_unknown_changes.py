@@ -12,9 +12,9 @@ from protocols.wire.programs import DeadBand, SamplingProgram, SendOnChange, pro
 from proxy.fleet.batching import BatchLimits
 from proxy.fleet.stream_state import StreamProgress, StreamState
 from proxy.motes.mote_events import AnnouncementReceived, DemandChanged, PacketReceived, TimePassed, TuplesAccepted
+from proxy.motes.mote_presence import TrackingLimits
 from proxy.motes.mote_tracking import MoteTracking
-from proxy.motes.tracking_limits import TrackingLimits
-from proxy.records.program_table import ProgramTable
+from proxy.records.program_routes import ProgramTable
 from proxy.records.waiting_tuples import MotePosition, PacketTuples
 
 S = 1_000_000

@@ -21,16 +21,21 @@ from hypothesis import strategies as st
 from protocols.mqtt.messages import Message
 from protocols.wire import topics
 from protocols.wire.catalog import StreamOffer, StreamWait, decode_proxy_clock, decode_proxy_spool, decode_proxy_waits
-from protocols.wire.demand_pieces import DemandRequest
-from protocols.wire.demand_reports import demand_report
-from protocols.wire.demands import RefusedDemand
+from protocols.wire.demands import DemandRequest, RefusedDemand, demand_report
 from protocols.wire.frames import VERSION, encode
 from protocols.wire.streams import Field, FieldType, StreamSchema
 from proxy.fleet.demand_assembly import DemandAssemblies
 from proxy.fleet.fleet import Fleet
 from proxy.running import unpublished
-from proxy.running.entry_schedule import EntrySchedule
-from proxy.running.unpublished import CLOCK_EVERY_US, Kind, Publish, PublishSpoolReport, Unpublished, spool_report
+from proxy.running.unpublished import (
+    CLOCK_EVERY_US,
+    EntrySchedule,
+    Kind,
+    Publish,
+    PublishSpoolReport,
+    Unpublished,
+    spool_report,
+)
 from tests.proxy.conftest import announcement
 
 ENTRY_US = 10

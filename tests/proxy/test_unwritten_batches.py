@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, cast
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from proxy.running.flush_schedule import POSITIONS_EVERY_US, FlushSchedule
-from proxy.running.unwritten_batches import SpoolFull, UnwrittenBatches, Write
+from proxy.running.unwritten_batches import POSITIONS_EVERY_US, FlushSchedule, SpoolFull, UnwrittenBatches, Write
 
 if TYPE_CHECKING:
     from proxy.fleet.fleet import Fleet

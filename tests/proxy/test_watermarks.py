@@ -13,7 +13,7 @@ from proxy.fleet.fleet import Fleet
 from proxy.fleet.fleet_instructions import ForMote
 from proxy.fleet.fleet_members import FleetLimits
 from proxy.motes.mote_events import Rejected, Rejection, SendControl
-from proxy.records.watermarks import LOWEST_US, MoteWatermark, advance
+from proxy.records.waiting_tuples import LOWEST_US, MoteWatermark, advance
 
 S = 1_000_000
 SCHEMA = StreamSchema("traffic", (Field("speed", FieldType.REAL),))

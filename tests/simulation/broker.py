@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
+from protocols.mqtt.frames import MalformedFrameError
 from protocols.mqtt.messages import Message
-from protocols.mqtt.octets import MalformedFrameError
 from protocols.mqtt.sent_frames import acknowledgements, publish_frame
 from tests.simulation.broker_frames import (
     PONG,

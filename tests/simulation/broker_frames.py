@@ -5,10 +5,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from protocols.mqtt.frames import FrameBuffer, frame_bounds, take_messages
+from protocols.mqtt.frames import (
+    FrameBuffer,
+    MalformedFrameError,
+    Octets,
+    Property,
+    frame_bounds,
+    length_octets,
+    read_properties,
+    take_messages,
+    two_octets,
+    write_properties,
+)
 from protocols.mqtt.messages import Message, Subscription, Version
-from protocols.mqtt.octets import MalformedFrameError, Octets, length_octets, two_octets
-from protocols.mqtt.properties import Property, read_properties, write_properties
 
 CONNECT, PUBLISH, PUBACK, SUBSCRIBE, PING, DISCONNECT = 0x10, 0x30, 0x40, 0x82, 0xC0, 0xE0
 PONG = b"\xd0\x00"

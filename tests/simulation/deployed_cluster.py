@@ -10,7 +10,7 @@ from cluster.ingest.writer import StreamWriter
 from cluster.physical.nodes import Host
 from cluster.physical.plan_files import PlanFiles
 from cluster.service.running.engine import checkpoint_of
-from cluster.spark.positions import SparkPositions
+from cluster.spark.offsets import SparkPositions
 from protocols.wire.batches import START_COLUMN, Batch, Resumption, decode_batch
 from tests.faults.checks import shown
 from tests.simulation import cluster_oracles, short_retention

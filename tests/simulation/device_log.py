@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from protocols.sealing.sealing import COUNTER_BYTES, MARK, SIGNATURE_BYTES
+from protocols.sealing.seals import COUNTER_BYTES, MARK, SIGNATURE_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

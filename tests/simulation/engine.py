@@ -16,7 +16,7 @@ from cluster.fjord.operator_statistics import OperatorStatistics
 from cluster.fjord.relation_tables import _kept as kept_tables
 from cluster.physical.nodes import Host
 from cluster.service.running.engine import FAILED_START, RESTART_PAUSE_SECONDS, checkpoint_of
-from cluster.spark import downstream, source, upstream, worker_memory
+from cluster.spark import bucket_processor, source, upstream, worker_memory
 from cluster.storage import synced_files
 from tests.power_cuts.micro_batches import MicroBatches
 
@@ -35,7 +35,7 @@ _END = object()
 
 def forget_all() -> None:
     """Forget what modules keep of a process, as a new process does."""
-    downstream._kept.clear()
+    bucket_processor._kept.clear()
     kept_tables.clear()
     worker_memory.fragments_at.cache_clear()
     worker_memory._plan_files.cache_clear()

@@ -11,10 +11,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from firmware_sim.mote.drifting_clock import Drift, DriftingClock
 from firmware_sim.mote.mote import Mote
 from firmware_sim.mote.mote_events import Announce, ControlReceived, Instruction, PowerOn, SendPacket, Wake, WakeAt
-from firmware_sim.mote.sample_clock import SampleClock
+from firmware_sim.mote.sample_clock import Drift, DriftingClock, SampleClock
 from protocols.errors import ProtocolError
 from protocols.mqtt.link import BrokerAddress, LinkError, Message, MqttLink, Subscription
 from protocols.wire import topics

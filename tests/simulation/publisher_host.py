@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from cluster.errors import ClusterError
 from cluster.service.publishing import publisher_process
-from cluster.service.publishing.publication_lock import lock_publication, unlock_publication
+from cluster.service.publishing.publication import lock_publication, unlock_publication
 from cluster.service.publishing.publisher_channel import LONGEST_LINE, Orders, Report, from_line, to_line
 from cluster.service.publishing.publisher_process import PublisherProcess
 from tests.simulation.hosts import Host, current

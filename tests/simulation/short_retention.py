@@ -10,7 +10,7 @@ from typing import Any
 
 from cluster.ingest import service
 from cluster.service.running import parts
-from cluster.storage import archived_log, compaction, delta_tables, retention
+from cluster.storage import archived_log, compaction, delta_tables
 from tests.simulation import delta_log
 
 HOUR_SECONDS = 6
@@ -27,7 +27,7 @@ BUDGET: dict[str, Any] = {"stream_age_us": 30_000_000, "results_bytes": 3_000}
 
 def install(seconds_between: int = SECONDS_BETWEEN) -> None:
     """Shorten them, once per process; a table is compacted after so many seconds at most."""
-    retention.HOUR_SECONDS, retention.KEEP_HOURS = HOUR_SECONDS, KEEP_HOURS
+    archived_log.HOUR_SECONDS, archived_log.KEEP_HOURS = HOUR_SECONDS, KEEP_HOURS
     delta_log.HOUR_MS = HOUR_SECONDS * 1_000
     archived_log.COMMITS_KEPT, archived_log.COMMITS_A_FOLDER = COMMITS_KEPT, COMMITS
     delta_tables.COMMITS_BETWEEN_CHECKPOINTS = COMMITS

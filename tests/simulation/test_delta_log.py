@@ -25,8 +25,7 @@ from cluster.storage.committed_results import CommittedResults
 from cluster.storage.compaction import Compaction
 from cluster.storage.delta_tables import live_files
 from cluster.storage.results_table import ResultsTable
-from cluster.storage.stored_files import StoredFiles
-from cluster.storage.stream_retention import StreamRetention
+from cluster.storage.stream_retention import StoredFiles, StreamRetention
 from cluster.storage.stream_tables import ProxyPosition, StreamPosition, StreamTable, arrow_schema
 from protocols.wire.streams import Field, FieldType, StreamSchema
 from tests.simulation.delta_log import DeltaLog

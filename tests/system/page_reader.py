@@ -7,8 +7,7 @@ import sys
 import time
 from pathlib import Path
 
-from cluster.demo.parts import Parts, accepts, is_ready
-from cluster.demo.processes import Child, Children
+from cluster.demo.parts import Child, Children, Parts, accepts, is_ready
 from cluster.service.client.api_client import ApiClient
 from tests.system.followed_page import Step, Terminals, differences, steps_of, type_in
 

@@ -22,8 +22,7 @@ from firmware_sim.mote.mote import AFTER_THE_END_US
 from firmware_sim.mote.mote_events import MoteDescription
 from firmware_sim.phenomena.worlds import Phenomenon
 from firmware_sim.radio.channel import RadioFaults
-from firmware_sim.virtual_time.fleet import VirtualFleet, VirtualSettings
-from firmware_sim.virtual_time.gateway import Received
+from firmware_sim.virtual_time.fleet import Received, VirtualFleet, VirtualSettings
 from protocols.acquisition.program_reports import ProgramStyle
 from protocols.errors import FrameError
 from protocols.power.profiles import find_profile
@@ -38,7 +37,7 @@ from proxy.fleet.fleet import Fleet
 from proxy.fleet.fleet_instructions import FleetInstruction, ForMote
 from proxy.fleet.fleet_members import FleetLimits
 from proxy.motes.mote_events import Rejected, SendControl
-from proxy.motes.tracking_limits import TrackingLimits
+from proxy.motes.mote_presence import TrackingLimits
 from tests.cluster.spark.hosted_run import Run
 
 SECOND = 1_000_000

@@ -14,8 +14,8 @@ import polars as pl
 
 from cluster.language.catalog import Catalog
 from cluster.language.translation import translate
-from cluster.physical.answer_files import ANSWERS_RETURNED
 from cluster.physical.lowering import lower
+from cluster.physical.nodes import ANSWERS_RETURNED
 from cluster.physical.plan_files import PlanFiles
 from cluster.plan.epoch import Plan, PlannedQuery
 from cluster.plan.history import with_history_starts

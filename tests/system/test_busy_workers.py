@@ -11,8 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from cluster.demo.parts import Parts
-from cluster.demo.processes import Child, Children
+from cluster.demo.parts import Child, Children, Parts
 from cluster.service.client.api_client import ApiClient
 from tests.system.test_killed_java import wait_for_more
 from tests.system.test_killed_workers import PARENT

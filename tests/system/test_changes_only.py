@@ -21,7 +21,7 @@ from protocols.wire.packets import Packet, SampleValue
 from protocols.wire.programs import ListenSchedule
 from protocols.wire.streams import Field, FieldType, StreamSchema
 from proxy.motes.mote_events import Rejection
-from proxy.motes.tracking_limits import TrackingLimits
+from proxy.motes.mote_presence import TrackingLimits
 from tests.cluster.oracle.scripted_runs import micros
 from tests.system.pushed_down import MINUTE, SECOND, Loses, Outcome, answers, kinds, run
 

@@ -31,7 +31,7 @@ from protocols.wire.batches import (
 from protocols.wire.packets import Packet, Partial, Sample
 from protocols.wire.programs import ListenSchedule
 from proxy.fleet.batching import BatchLimits
-from proxy.motes.tracking_limits import TrackingLimits
+from proxy.motes.mote_presence import TrackingLimits
 from tests.cluster.spark.hosted_run import Run
 from tests.system.pushed_down import MINUTE, SECOND, Loses, Outcome, answers, feed, kinds, planned, run, take_in
 from tests.system.test_push_down import VEHICLES, Lanes, Road

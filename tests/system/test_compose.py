@@ -54,6 +54,7 @@ def test_the_defaults_answer_a_query(tmp_path: Path) -> None:
         all_started(composed, address, {})
 
 
+@pytest.mark.proof
 def test_with_tls_and_access_rules_a_query_is_answered(tmp_path: Path) -> None:
     address, api_port, folder = BrokerAddress("localhost", free_port()), free_port(), tmp_path / "secure"
     lines = [line.removeprefix("#").strip() for line in SECURE.read_text().splitlines() if line.startswith("#")]

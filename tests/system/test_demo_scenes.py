@@ -18,6 +18,7 @@ def demo(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False)
 
 
+@pytest.mark.proof
 def test_a_query_goes_on_with_a_cheaper_plan_when_rates_change() -> None:
     done = demo("--scene", "replan")
     assert (done.returncode, done.stderr) == (0, "")

@@ -7,7 +7,7 @@ from shutil import which
 
 import pytest
 
-from cluster.demo.processes import Children
+from cluster.demo.parts import Children
 from tests.system.page_reader import ROOT, Reader
 
 pytestmark = [

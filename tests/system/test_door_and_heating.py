@@ -32,7 +32,7 @@ from tests.cluster.oracle.test_door_while_heating import BOUNDED, QUERY
 from tests.system.waiting import wait_for
 
 if TYPE_CHECKING:
-    from cluster.demo.processes import Child
+    from cluster.demo.parts import Child
     from tests.system.conftest import RunningCluster
 
 pytestmark = [pytest.mark.system, pytest.mark.spark]
@@ -259,6 +259,7 @@ def run_motes(cluster: RunningCluster, traces: tuple[Path, Path], *more: str) ->
     return found
 
 
+@pytest.mark.proof
 def test_what_held_for_how_long_reaches_topics_whatever_is_sent(cluster: RunningCluster, tmp_path: Path) -> None:
     api, parts = cluster.api, cluster.parts
     api.declare("CREATE STREAM climate (room TEXT FIXED, door_open BOOLEAN, humidity REAL) SOURCE mqtt()")

@@ -13,8 +13,7 @@ import httpx
 import psutil
 import pytest
 
-from cluster.demo.parts import Parts
-from cluster.demo.processes import Children
+from cluster.demo.parts import Children, Parts
 from cluster.service.client.api_client import ApiClient
 from tests.system.waiting import wait_for
 

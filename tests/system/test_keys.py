@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Self
 import httpx
 import pytest
 
-from cluster.demo.parts import Parts, free_port
-from cluster.demo.processes import Children
+from cluster.demo.parts import Children, Parts, free_port
 from cluster.service.client.api_client import ApiClient
 from protocols.mqtt.link import Message, MqttLink, Subscription
 from protocols.wire import topics

@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from cluster.demo.parts import Parts
-from cluster.demo.processes import Children
+from cluster.demo.parts import Children, Parts
 from cluster.service.client.api_client import ApiClient
 from tests.system.waiting import wait_for
 

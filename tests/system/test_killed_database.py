@@ -26,8 +26,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from cluster.demo.parts import Parts
-from cluster.demo.processes import Children
+from cluster.demo.parts import Children, Parts
 from cluster.service.client.api_client import ApiClient
 from cluster.storage.relation_versions import RelationVersion, RelationVersions
 from protocols.mqtt.link import BrokerAddress, Message, MqttLink, Subscription

@@ -14,10 +14,9 @@ from typing import Any
 import psutil
 import pytest
 
-from cluster.demo.parts import Parts
-from cluster.demo.processes import Child, Children
+from cluster.demo.parts import Child, Children, Parts
 from cluster.service.client.api_client import ApiClient
-from cluster.service.publishing.supervised_publisher import MODULE
+from cluster.service.publishing.supervised_publishers import MODULE
 from tests.faults.standalone import WORKERS, standalone_spark
 from tests.system.recorded_day import DAY, SPEED, assert_all_averages, averages_sql, expected_below
 from tests.system.test_killed_cluster import ROWS, wait_for_rows, wait_until_all_is_answered

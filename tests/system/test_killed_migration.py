@@ -27,7 +27,7 @@ import pytest
 from msgspec.structs import replace
 
 from cluster.fjord.batch import NEVER
-from cluster.fjord.stored_rows import RowsInMemory
+from cluster.fjord.stream_scan import RowsInMemory
 from cluster.language.catalog import Catalog
 from cluster.language.translation import translate
 from cluster.local.engine import Arrival, LocalEngine
@@ -39,7 +39,7 @@ from cluster.physical.migration import Migration
 from cluster.physical.nodes import Host
 from cluster.physical.plan_files import PlanFiles
 from cluster.plan.epoch import Handover, Plan, PlannedQuery
-from cluster.plan.extent_keeping import with_keeping
+from cluster.plan.extents import with_keeping
 from cluster.plan.rewrite import rewrite
 from tests.cluster.plan.plans import condition, where
 from tests.system.stored_day import READINGS, ROWS, STEP_US, start, store_stream, wait_for
@@ -322,6 +322,7 @@ class KilledDriver:
         return {(each.query, each.visible_from) for each in subscribers if each.since and each.query in handing}
 
 
+@pytest.mark.proof
 def test_killed_while_queries_migrate_it_answers_as_one_plan_alone(tmp_path: Path) -> None:
     seed = random.randrange(10**9)
     dice = random.Random(seed)

@@ -20,12 +20,10 @@ import polars as pl
 import psutil
 import pytest
 
-from cluster.service.publishing import supervised_publisher
-from cluster.service.publishing.progress import ProgressOfAll
+from cluster.service.publishing import supervised_publishers
 from cluster.service.publishing.publication import ROWS_BETWEEN_NOTES, Publication, published_of
 from cluster.service.publishing.publisher_channel import Orders, Report, from_line, to_line
-from cluster.service.publishing.supervised_publisher import MODULE, TROUBLE
-from cluster.service.publishing.supervised_publishers import SupervisedPublishers
+from cluster.service.publishing.supervised_publishers import MODULE, TROUBLE, ProgressOfAll, SupervisedPublishers
 from cluster.storage.results_table import ResultsTable
 from cluster.storage.synced_files import Troubles
 from protocols.mqtt.link import BrokerAddress
@@ -158,7 +156,7 @@ async def broker(tmp_path: Path) -> AsyncIterator[BrokerAddress]:
 
 @pytest.fixture(autouse=True)
 def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(supervised_publisher, "FIRST_PAUSE_SECONDS", 0.05)
+    monkeypatch.setattr(supervised_publishers, "FIRST_PAUSE_SECONDS", 0.05)
 
 
 async def test_a_publisher_that_is_killed_again_and_again_leaves_out_no_row(

@@ -9,8 +9,7 @@ from __future__ import annotations
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from firmware_sim.radio.channel import RadioFaults
-from firmware_sim.radio.losses import Bernoulli
+from firmware_sim.radio.channel import Bernoulli, RadioFaults
 from firmware_sim.virtual_time.fleet import VirtualFleet, VirtualSettings
 from protocols.acquisition.program_reports import ProgramStyle
 from protocols.power.profiles import find_profile

@@ -23,8 +23,7 @@ from typing import Any
 
 import pytest
 
-from cluster.demo.parts import Parts
-from cluster.demo.processes import Children
+from cluster.demo.parts import Children, Parts
 from cluster.service.client.api_client import ApiClient
 from cluster.service.publishing.result_messages import stored_results
 from cluster.storage.results_table import ResultsTable

@@ -19,8 +19,7 @@ import polars as pl
 import psutil
 import pytest
 
-from cluster.demo.parts import Parts, free_port
-from cluster.demo.processes import Child, Children
+from cluster.demo.parts import Child, Children, Parts, free_port
 from cluster.ingest.batch_reception import MAX_WAITING_BYTES
 from cluster.service.client.api_client import ApiClient
 from protocols.mqtt.link import BrokerAddress, Message, MqttLink

@@ -23,15 +23,14 @@ from typing import Any
 
 import pytest
 
-from cluster.demo.parts import Parts
-from cluster.demo.processes import Children
-from cluster.fjord.state_size import state_bytes
+from cluster.demo.parts import Children, Parts
+from cluster.fjord.upper_estimates import state_bytes
 from cluster.language.catalog import Catalog
 from cluster.physical.lowering import lower
 from cluster.plan.epoch import Plan, PlannedQuery
 from cluster.service.catalog.planning import PlanningContext
 from cluster.service.client.api_client import ApiClient
-from protocols.text.durations import parse_duration_us
+from protocols.text.quantities import parse_duration_us
 from tests.system.hourly_feed import HOUR_US, SCHEMA, HourlyFeed
 
 pytestmark = [pytest.mark.system, pytest.mark.spark]

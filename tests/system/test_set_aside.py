@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cluster.demo.parts import Parts
-from cluster.demo.processes import Children
+from cluster.demo.parts import Children, Parts
 from cluster.fjord.overruns import STRIKES
 from cluster.service.client.api_client import ApiClient
 from tests.system.recorded_day import DAY, SPEED, assert_all_averages, averages_sql

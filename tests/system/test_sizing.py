@@ -12,6 +12,7 @@ import pytest
 pytestmark = pytest.mark.system
 
 
+@pytest.mark.proof
 def test_a_load_is_measured_and_leaves_nothing_behind(tmp_path: Path) -> None:
     table = tmp_path / "sizes"
     # Answers end somewhat behind samples: by a second of twelve, not of four.

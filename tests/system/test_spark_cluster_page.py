@@ -10,8 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from cluster.demo.parts import free_port
-from cluster.demo.processes import Children
+from cluster.demo.parts import Children, free_port
 from cluster.spark.java import find_java, use_java
 from tests.faults.standalone import SECONDS
 from tests.system import page_reader, waiting
@@ -58,6 +57,7 @@ class Reader(page_reader.Reader):
         waiting.wait_for(lambda: ready in log.read_text(), f"Spark did not start: {command}", seconds=SECONDS)
 
 
+@pytest.mark.proof
 def test_the_page_runs_queries_on_two_workers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     use_java(find_java())

@@ -13,7 +13,7 @@ from urllib.parse import unquote, urlsplit
 import duckdb
 import pytest
 
-from cluster.demo.processes import Children
+from cluster.demo.parts import Children
 from cluster.service.client.api_client import ApiClient
 from tests.postgres_server import find_postgres, running_postgres
 from tests.system.page_reader import ROOT, Reader
@@ -51,6 +51,7 @@ def database(folder: Path) -> Iterator[tuple[str, dict[str, str]]]:
         )
 
 
+@pytest.mark.proof
 def test_every_command_prints_what_the_page_shows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     with database(tmp_path) as (chosen, environment), Children(tmp_path / "logs") as children:

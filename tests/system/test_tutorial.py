@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from cluster.demo.processes import Children
+from cluster.demo.parts import Children
 from tests.system.page_reader import ROOT, Reader
 
 pytestmark = [pytest.mark.system, pytest.mark.spark]

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from firmware_sim.phenomena.car_following import METRES_PER_FOOT, MPH
-from firmware_sim.phenomena.road import Road, RoadSettings
+from firmware_sim.phenomena.road import METRES_PER_FOOT, MPH, Road, RoadSettings
 from tests.system.pushed_down import SECOND, kinds, run
 
 SECONDS = 240

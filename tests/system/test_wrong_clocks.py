@@ -16,7 +16,7 @@ import pytest
 from protocols.acquisition.program_reports import ProgramStyle
 from protocols.wire.catalog import ClockFault
 from protocols.wire.programs import ListenSchedule
-from proxy.motes.tracking_limits import TrackingLimits
+from proxy.motes.mote_presence import TrackingLimits
 from proxy.running.service import fleet_limits
 from proxy.running.settings import ProxySettings
 from tests.system.pushed_down import MINUTE, SECOND, Outcome, answers, run

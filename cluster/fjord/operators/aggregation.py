@@ -1,5 +1,10 @@
 """The second half of an aggregate: partial rows are merged over every span without changes.
 
+Which rows cover which spans: rows that last are many spans long, so pairs of both are made block by block.
+
+row    |-----------)            spans of its key    |--|----|----|---|
+covers     2   3                number              1  2    3    4   5
+
 papers/pipes_algebra.md sections 3 and 5.8: at every instant, one row per key with tuples, none for a key without.
 Rows are final when emitted: a span is emitted once the watermark has passed its end.
 
@@ -12,24 +17,82 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import final
 
+import numpy as np
 import polars as pl
 
 from cluster.errors import PlanError
 from cluster.fjord.aggregates import partial_columns, split_aggregate, with_present_sums
 from cluster.fjord.batch import ALWAYS, END, INTERVAL, NEVER, START, Batch, types_of
 from cluster.fjord.operator import Operator, State
-from cluster.fjord.operators.coverings import Coverings
-from cluster.fjord.operators.row_boundaries import BoundedAggregate
+from cluster.fjord.operators.partial_aggregation import BoundedAggregate
 from cluster.fjord.row_flow import RowFlow, groups_of, of_a_key, slid
+from cluster.fjord.row_order import Places, blocks, laid_out
 from cluster.fjord.running_kind import Alone, InputFlows, RuntimeContext, StateEstimate
 from cluster.fjord.scalars import POLARS_TYPES
 from cluster.fjord.state_rows import StateRows, listed_bytes, partial_schema
 from cluster.operators.columns import AggregateCall, Schema
 from cluster.physical import operations as kinds
 from cluster.physical.nodes import Fragment, OperatorNode, PaneWindow
+
+
+@dataclass(frozen=True, slots=True)
+class Coverings:
+    """For each row, the range of the spans that it covers.
+
+    Parameters
+    ----------
+    first, behind
+        By row: the place of the first span, and the one behind the last.
+    spans
+        How many spans there are.
+    """
+
+    first: Places
+    behind: Places
+    spans: int
+
+    @classmethod
+    def of(cls, rows: pl.DataFrame, spans: pl.DataFrame, *, key: str) -> Coverings:
+        """Return what rows cover.
+
+        Parameters
+        ----------
+        rows
+            With their intervals and keys. No interval begins or ends within a span, or else it ends behind all of them.
+        spans
+            Keys and starts of spans, sorted by both.
+        key
+            The column with the key, a number.
+        """
+        starts = spans[START].to_numpy()
+        instants = np.unique(starts)
+        width = len(instants) + 1
+
+        def places(keys: pl.Series, stamps: pl.Series) -> Places:
+            ranks = np.searchsorted(instants, stamps.to_numpy())
+            return keys.cast(pl.Int64).to_numpy() * width + ranks
+
+        order = places(spans[key], spans[START])
+        first, behind = (np.searchsorted(order, places(rows[key], rows[edge])) for edge in (START, END))
+        return cls(first.astype(np.int64), behind.astype(np.int64), len(starts))
+
+    def blocks(self) -> Iterator[tuple[Places, Places]]:
+        """Yield pairs as places of rows and of spans, by rows; all those of a span are in one block.
+
+        There is one block at least, which may be empty.
+        """
+        changes = np.bincount(self.first, minlength=self.spans + 1) - np.bincount(self.behind, minlength=self.spans + 1)
+        pairs = np.cumsum(np.cumsum(changes[: self.spans]))
+        for begin, end in (*blocks(pairs),) or ((0, 0),):
+            low, high = np.maximum(self.first, begin), np.minimum(self.behind, end)
+            covering = np.flatnonzero(low < high)
+            number, of_span = laid_out(low[covering], (high - low)[covering])
+            yield covering[number], of_span
+
 
 _KEY = "fjord_key"
 _CUT = "fjord_cut"

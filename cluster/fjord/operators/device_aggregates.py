@@ -16,7 +16,7 @@ from cluster.expressions.nodes import Binary, Literal
 from cluster.fjord.aggregates import partial_columns
 from cluster.fjord.batch import END, START, Batch
 from cluster.fjord.operator import Operator
-from cluster.fjord.operators.grouped_filter import GroupedFilter
+from cluster.fjord.operators.filtering import GroupedFilter
 from cluster.fjord.running_kind import KeepsNothing, PassesNoOrigins, PassesRows, Subscribed
 from cluster.fjord.scalars import compile_scalar
 from cluster.operators.columns import QUERY_GROUP, VISIBLE_FROM, AggregateCall, Column, Output, Scalar, Schema

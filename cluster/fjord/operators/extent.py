@@ -1,4 +1,4 @@
-"""Extents: the samples that are valid at an instant, coalesced (docs/reference/sql.md, "Coalescing").
+"""Extents: the samples that are valid at an instant, coalesced (docs/reference/sql/intervals.md, "Coalescing").
 
     samples in the window     81   81   79   81
     rows                      |---------)                 one for each run of linked samples, emitted once it changes
@@ -21,25 +21,72 @@ import polars as pl
 from cluster.fjord.batch import ALWAYS, END, INTERVAL, NEVER, START, Batch, empty_rows
 from cluster.fjord.operator import Operator, State
 from cluster.fjord.operators.live_marks import BEFORE_ALL
-from cluster.fjord.operators.ordered_output import number_of, table_of
+from cluster.fjord.operators.ordered_output import StartOrdered, number_of, table_of
 from cluster.fjord.operators.piece_chains import ChainedPieces
-from cluster.fjord.operators.shown_rows import LINKED, SINCE, Mark, Shown
-from cluster.fjord.operators.start_ordered import StartOrdered
 from cluster.fjord.row_order import group_numbers, places_by
 from cluster.fjord.running_kind import Alone, PassesRows, RuntimeContext, StateEstimate, alive_below
+from cluster.fjord.scalars import compile_scalar
 from cluster.fjord.state_rows import StateRows, with_numbers
 from cluster.operators.extent import Coalescing
 from cluster.physical import operations as kinds
 from cluster.physical.nodes import OperatorNode
-from cluster.temporal.overtaken import Flags, Whole
-from cluster.temporal.run_versions import (
-    NONE,
-    Samples,
-    Versions,
-    of_runs,
-    of_snapshots,
-    pairs_of_snapshots,
-)
+from cluster.temporal.run_versions import NONE, Samples, Versions, of_runs, of_snapshots, pairs_of_snapshots
+from cluster.temporal.windows import Flags, Whole
+
+SINCE = "fjord_since_us"
+"""How the columns begin that have since when rows have been the same."""
+LINKED = "fjord_linked"
+"""Whether a sample goes on with the one before; NULL if that is not known yet."""
+Mark = int | None
+"""The mark of samples, and all later ones; None for all there are."""
+
+
+class Shown:
+    """One way in which samples are coalesced, and what is kept of it.
+
+    Parameters
+    ----------
+    how
+        The way.
+    keys
+        Whose samples are coalesced together.
+    suffix
+        Distinguishes its columns from those of others.
+    """
+
+    def __init__(self, how: Coalescing, keys: Sequence[str], suffix: str = "") -> None:
+        self.how = how
+        self.columns = list(dict.fromkeys((*keys, *how.columns)))
+        self.order = [*keys, how.stamp, *(name for name in how.ties if name not in keys)]
+        self._suffix = suffix
+
+    def since(self, mark: Mark) -> str:
+        """Return the column that has, with the first sample of a row, since when it has been the same."""
+        return f"{SINCE}{self._suffix}{'' if mark is None else f' {mark}'}"
+
+    def linked(self, ordered: pl.DataFrame, earlier: Whole, later: Whole) -> Flags:
+        """Return whether samples go on with others.
+
+        Parameters
+        ----------
+        ordered
+            Samples.
+        earlier, later
+            The places in them, pair by pair.
+        """
+        if not len(later):
+            return np.zeros(0, np.bool_)
+        link = self.how.link
+        if link is None:
+            equal = np.ones(len(later), np.bool_)
+            for name in self.how.columns:
+                column = ordered[name]
+                equal &= column[later].eq_missing(column[earlier]).to_numpy()
+            return equal
+        before = [ordered[column][earlier].alias(name) for name, column in link.before]
+        found = ordered[later].with_columns(before).with_columns(compile_scalar(link.condition).alias(LINKED))
+        return found[LINKED].fill_null(value=False).to_numpy()
+
 
 _MEETS, _COPY, _LATER = "fjord_meets", "fjord_copy", "fjord_later"
 _MOST_PAIRS = 1_000_000

@@ -28,10 +28,9 @@ from cluster.fjord.running_kind import InputFlows, KeepsNothing, RunningKind, Ru
 from cluster.fjord.scalars import POLARS_TYPES
 from cluster.operators import Node
 from cluster.operators.characteristics import KEYS_ASSUMED
-from cluster.operators.columns import QUERY_GROUP
-from cluster.operators.mark_columns import ORIGIN
+from cluster.operators.columns import ORIGIN, QUERY_GROUP
 from cluster.physical import operations as kinds
-from cluster.physical.rules.awaited_windows import MOST_LAG_US
+from cluster.physical.rules.pieces import MOST_LAG_US
 
 _REACHED, _STREAM = "fjord_reached", "fjord_stream"
 

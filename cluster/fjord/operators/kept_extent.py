@@ -20,16 +20,15 @@ from polars.datatypes import DataTypeClass
 
 from cluster.fjord.batch import END, START, Batch, empty_rows
 from cluster.fjord.operator import Evictions, Operator, State
-from cluster.fjord.operators.ordered_output import number_of, table_of
+from cluster.fjord.operators.ordered_output import StartOrdered, number_of, table_of
 from cluster.fjord.operators.piece_chains import ChainedPieces
-from cluster.fjord.operators.start_ordered import StartOrdered
 from cluster.fjord.row_flow import RowFlow, lasting, shown_each_slide
 from cluster.fjord.running_kind import Alone, InputFlows, RuntimeContext, StateEstimate
 from cluster.fjord.state_rows import StateRows, with_numbers
 from cluster.operators.kept_extent import KeptTuples
 from cluster.physical import operations as kinds
 from cluster.physical.nodes import OperatorNode, PaneWindow
-from cluster.physical.rules.awaited_windows import MOST_LAG_US
+from cluster.physical.rules.pieces import MOST_LAG_US
 from cluster.temporal.kept_rows import KeptRows, Numbered, Shown
 from cluster.temporal.windows import CountWindow, TimeWindow
 

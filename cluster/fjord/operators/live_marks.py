@@ -16,10 +16,9 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 import polars as pl
 
-from cluster.operators.columns import QUERY_GROUP, VISIBLE_FROM
-from cluster.operators.mark_columns import SUPERSEDED_UNTIL
+from cluster.operators.columns import QUERY_GROUP, SUPERSEDED_UNTIL, VISIBLE_FROM
 from cluster.physical.nodes import Subscriber
-from cluster.temporal.overtaken import Whole
+from cluster.temporal.windows import Whole
 
 _SEEN, _AFTER = VISIBLE_FROM.name, SUPERSEDED_UNTIL.name
 BEFORE_ALL = -1

@@ -22,20 +22,19 @@ from typing import final
 import numpy as np
 import polars as pl
 
-from cluster.costs.partners import most_partners
+from cluster.costs.selectivity import most_partners
 from cluster.errors import PlanError
 from cluster.fjord.batch import START, Batch
-from cluster.fjord.key_index import Matches
-from cluster.fjord.lookup_tables import LookupTable, Parts, Tables
+from cluster.fjord.lookup_tables import LookupTable, Matches, Parts, Tables
 from cluster.fjord.operator import Operator
-from cluster.fjord.operators.join_condition import join_condition, with_keys
+from cluster.fjord.operators.join import join_condition, with_keys
 from cluster.fjord.operators.origins import with_origins, without_origins
 from cluster.fjord.row_flow import RowFlow
 from cluster.fjord.running_kind import InputFlows, KeepsNothing, RunningKind, RuntimeContext
 from cluster.fjord.scalars import POLARS_TYPES
 from cluster.operators import Lookup as LookupNode
 from cluster.operators import TableLookup
-from cluster.operators.mark_columns import ORIGIN
+from cluster.operators.columns import ORIGIN
 from cluster.physical import operations as kinds
 
 MOST_PAIRS = 2_000_000

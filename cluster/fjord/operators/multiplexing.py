@@ -1,13 +1,22 @@
-"""Multiplex: passes its input to all its outputs (papers/fjords.md section 2). It makes sharing a scan possible."""
+"""Multiplex: passes its input to all its outputs (papers/fjords.md section 2); and where pipelines end."""
 
 from __future__ import annotations
 
-from typing import final
+from typing import NoReturn, TypeVar, final
 
 from cluster.fjord.batch import Batch
 from cluster.fjord.operator import Operator
 from cluster.fjord.row_flow import RowFlow, lasting
-from cluster.fjord.running_kind import Alone, InputFlows, KeepsNothing, PassesNoOrigins
+from cluster.fjord.running_kind import (
+    Alone,
+    InputFlows,
+    KeepsNothing,
+    PassesNoOrigins,
+    PassesRows,
+    RunningKind,
+    RuntimeContext,
+    refuse_alone,
+)
 from cluster.physical import operations as kinds
 
 
@@ -47,3 +56,25 @@ class RunningScanAggregates(KeepsNothing, PassesNoOrigins, Alone[kinds.ScanAggre
         """Return no rows: they replace samples, which are counted."""
         del operation, inputs
         return RowFlow(0, 0, 0.0, 1, 0.0, 0.0)
+
+
+E = TypeVar("E", bound=kinds.Exchange | kinds.Sink)
+
+
+class _PipelineEnd(PassesRows, KeepsNothing, PassesNoOrigins, RunningKind[E]):
+    """What both have in common."""
+
+    def instantiate(self, operation: E, context: RuntimeContext) -> NoReturn:
+        """Raise an error: there is no operator."""
+        del context
+        refuse_alone(operation)
+
+
+@final
+class RunningExchange(_PipelineEnd[kinds.Exchange]):
+    """Rows cross to the bucket of their values (:mod:`cluster.fjord.exchange`)."""
+
+
+@final
+class RunningSink(_PipelineEnd[kinds.Sink]):
+    """Rows become answers of each subscriber (:mod:`cluster.fjord.answers`)."""

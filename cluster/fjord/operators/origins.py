@@ -17,8 +17,7 @@ import polars as pl
 
 from cluster.fjord.batch import START, Batch
 from cluster.fjord.operator import Evictions, Operator, State
-from cluster.operators.columns import Column
-from cluster.operators.mark_columns import ORIGIN, RIGHT
+from cluster.operators.columns import ORIGIN, RIGHT, Column
 
 RIGHT_ORIGIN = RIGHT + ORIGIN.name
 """The origin of the right row of a pair, while a join looks for pairs."""

@@ -1,4 +1,16 @@
-"""The second half of windowed aggregates that share panes: each window's answers are merged from the same partial rows.
+"""Panes: tuples of a period with one stamp, and windowed aggregates that are merged from the same partial rows.
+
+Panes as a grid: the partial rows of one query group as matrices, from which windows are cut as slabs.
+
+             key 1   key 2   key 3
+    pane 1     x       x       x     |              a window that slides is one slab after another; a partial row
+    pane 2     x       .       x     |  |           is looked at where it lies, not copied for each of them
+    pane 3     x       x       x     |  |  |
+    pane 4     x       x       .        |  |
+
+That pays where windows hold many rows of many keys: a slab has a fixed cost, and is then a few instructions a row.
+
+The second half of windowed aggregates that share panes: each window's answers are merged from the same partial rows.
 
     panes                |--1--|--2--|--3--|--4--|--5--|--6--|         one partial row per key, condition and pane
     RANGE 4 SLIDE 2      [     1..4            ]
@@ -12,27 +24,215 @@ Rows are final when emitted: a window's answer is emitted once the watermark has
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import final
 
+import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
-from cluster.fjord import pane_grid
+from cluster.errors import PlanError
 from cluster.fjord.aggregates import SAMPLED, partial_columns, split_aggregate, with_present_sums
 from cluster.fjord.batch import ALWAYS, END, INTERVAL, NEVER, START, Batch
 from cluster.fjord.operator import Operator, State
 from cluster.fjord.operators.ordered_output import number_of, table_of
-from cluster.fjord.pane_grid import PaneGrid, has_slabs
+from cluster.fjord.partial_columns import Cells, PartialColumn, Slab, Truths
 from cluster.fjord.row_flow import RowFlow, groups_of, slid
-from cluster.fjord.running_kind import InputFlows, PassesNoOrigins, StateEstimate, Subscribed
+from cluster.fjord.running_kind import (
+    Alone,
+    InputFlows,
+    KeepsNothing,
+    PassesNoOrigins,
+    PassesRows,
+    StateEstimate,
+    Subscribed,
+)
 from cluster.fjord.scalars import POLARS_TYPES
 from cluster.fjord.state_rows import StateRows, listed_bytes, partial_schema
-from cluster.operators.columns import QUERY_GROUP, VISIBLE_FROM, AggregateCall, Schema
-from cluster.operators.mark_columns import MARKS, SIZE, SLIDE, SUPERSEDED_UNTIL
+from cluster.operators.columns import (
+    MARKS,
+    QUERY_GROUP,
+    SIZE,
+    SLIDE,
+    SUPERSEDED_UNTIL,
+    VISIBLE_FROM,
+    AggregateCall,
+    Schema,
+)
 from cluster.physical import operations as kinds
 from cluster.physical.nodes import Fragment, OperatorNode, PaneWindow
+
+
+class Panes(Operator):
+    """Stateless. A tuple stamped t gets the last instant of its pane, one microsecond before a multiple of the width.
+
+    Parameters
+    ----------
+    width_us
+        The width of a pane.
+    """
+
+    def __init__(self, width_us: int) -> None:
+        if width_us < 1:
+            raise PlanError(f"a pane of {width_us} us")
+        self._width_us = width_us
+
+    def transition(self, port: int, batch: Batch) -> Batch:
+        """Move the stamps; the watermark stays, because no stamp moves back."""
+        del port
+        pane = (pl.col(START).floordiv(self._width_us) + 1) * self._width_us - 1
+        return Batch(batch.rows.with_columns(pane.alias(START), (pane + 1).alias(END)), batch.watermark_us)
+
+
+@final
+class RunningPanes(PassesRows, KeepsNothing, PassesNoOrigins, Alone[kinds.Panes]):
+    """One stamp for all rows of a pane."""
+
+    def operator(self, operation: kinds.Panes) -> Operator:
+        """Return the operator."""
+        return Panes(operation.width_us)
+
+
+FEWEST_KEYS = 64
+"""With fewer keys, the fixed cost of a slab is more than copies of its rows cost."""
+MANY_ROWS = 512
+"""About so many rows a window must hold on average."""
+MOST_CELLS = 4
+"""Times as many cells as rows a grid may have."""
+_PLACE = "fjord_place"
+
+Numbers = NDArray[np.int64]
+
+
+def has_slabs(columns: Sequence[PartialColumn]) -> bool:
+    """Return whether these partial columns can be merged as slabs: numbers, each with a merge of slabs."""
+    return all(each.slab is not None and each.type in (pl.Int64, pl.Float64) for each in columns)
+
+
+class PaneGrid:
+    """Partial rows as matrices.
+
+    Parameters
+    ----------
+    ends
+        The end of each pane that has rows, in order.
+    keys
+        The different combinations of keys, in order.
+    there
+        Where there is a row: a row for each pane, a column for each combination.
+    cells
+        By name of a partial column: its values.
+    """
+
+    def __init__(self, ends: Numbers, keys: pl.DataFrame, there: Truths, cells: Mapping[str, Cells]) -> None:
+        self._ends = ends
+        self._keys = keys
+        self._there = there
+        self._cells = cells
+
+    @classmethod
+    def of(cls, rows: pl.DataFrame, keys: Sequence[str], columns: Sequence[PartialColumn]) -> PaneGrid | None:
+        """Return the grid of partial rows of one group; None if it would have few keys, or mostly empty cells.
+
+        Parameters
+        ----------
+        rows
+            The rows, at least one, in any order; of one pane and key there may be several.
+        keys, columns
+            Names of the key columns, and the partial columns.
+        """
+        ends, panes = _numbered(rows[START])
+        different = rows.select(keys).unique().sort(keys) if keys else pl.DataFrame()
+        width = different.height if keys else 1
+        if width < FEWEST_KEYS or len(ends) * width > MOST_CELLS * rows.height:
+            return None
+        places = panes * width + _places(rows, different, keys)
+        counts = np.bincount(places, minlength=len(ends) * width)
+        if counts.max() > 1:
+            repeated = pl.Series(counts[places] > 1)
+            by, merge = [START, *keys], [column.merge for column in columns]
+            once = rows.filter(repeated).group_by(by, maintain_order=True).agg(merge)
+            return cls.of(pl.concat([rows.select(once.columns).filter(~repeated), once]), keys, columns)
+        shape = len(ends), width
+        there = (counts > 0).reshape(shape)
+        return cls(ends + 1, different, there, {each.name: _cells(rows[each.name], places, there) for each in columns})
+
+    def merged(
+        self, columns: Sequence[PartialColumn], size_us: int, slide_us: int, from_us: int, until_us: int
+    ) -> pl.DataFrame | None:
+        """Return the merged partial rows of a window's positions, in order of START, then keys; None if they are small.
+
+        Parameters
+        ----------
+        columns
+            The partial columns.
+        size_us, slide_us
+            The window.
+        from_us, until_us
+            Between which starts of answers.
+        """
+        begin = -(-max(int(self._ends[0]), from_us + 1) // slide_us) * slide_us
+        stop = min(int(self._ends[-1]) + size_us, until_us + 1)
+        width = self._there.shape[1]
+        if -((begin - stop) // slide_us) * MANY_ROWS > self._there.size * -(-size_us // slide_us):
+            return None
+        positions = np.arange(begin, stop, slide_us)
+        first = np.searchsorted(self._ends, positions - size_us, side="right")
+        until = np.searchsorted(self._ends, positions, side="right")
+        filled = until > first
+        if not filled.any() or int((until - first).sum()) * width < len(positions) * MANY_ROWS:
+            return None
+        positions, bounds = positions[filled], list(zip(first[filled].tolist(), until[filled].tolist(), strict=True))
+        kept = np.flatnonzero(np.concatenate([self._there[low:high].any(axis=0) for low, high in bounds]))
+        slabs = [Slab(self._cells, low, high) for low, high in bounds]
+        found = {START: pl.Series(positions[kept // width] - 1, dtype=pl.Int64)}
+        if self._keys.width:
+            found |= self._keys[kept % width].to_dict()
+        with np.errstate(all="ignore"):  # what leaves the reals becomes NULL at the end
+            return pl.DataFrame(found | {each.name: _merged(each, slabs, kept) for each in columns})
+
+
+def _merged(column: PartialColumn, slabs: Sequence[Slab], kept: Numbers) -> pl.Series:
+    assert column.slab is not None  # noqa: S101 - has_slabs
+    cells = [column.slab(slab) for slab in slabs]
+    values = pl.Series(column.name, np.concatenate([each.values for each in cells])[kept], column.type)
+    masks = [each.known for each in cells if each.known is not None]
+    if not masks:
+        return values
+    known = pl.Series(np.concatenate(masks)[kept])
+    return values if known.all() else values.zip_with(known, pl.Series([None], dtype=column.type))
+
+
+def _numbered(starts: pl.Series) -> tuple[Numbers, Numbers]:
+    """Return the different starts, in order, and the number of each row's."""
+    if not starts.is_sorted():
+        return np.unique(starts.to_numpy(), return_inverse=True)
+    runs = starts.rle().struct.unnest()
+    return runs["value"].to_numpy(), np.repeat(np.arange(runs.height), runs["len"].to_numpy())
+
+
+def _places(rows: pl.DataFrame, different: pl.DataFrame, keys: Sequence[str]) -> Numbers | int:
+    """Return the number of each row's combination of keys."""
+    if not keys:
+        return 0
+    numbered = different.with_row_index(_PLACE)
+    found = rows.select(keys).join(numbered, on=keys, how="left", nulls_equal=True, maintain_order="left")
+    return found[_PLACE].cast(pl.Int64).to_numpy()
+
+
+def _cells(column: pl.Series, places: Numbers, there: Truths) -> Cells:
+    values = np.zeros(there.size, np.float64 if column.dtype == pl.Float64 else np.int64)
+    nulls = column.null_count()
+    values[places] = (column.fill_null(0) if nulls else column).to_numpy()  # to ask for nothing takes Polars long
+    known = there
+    if nulls:
+        known = np.zeros(there.size, np.bool_)
+        known[places] = column.is_not_null().to_numpy()
+        known = known.reshape(there.shape)
+    return Cells(values.reshape(there.shape), known)
+
 
 _FROM = "fjord_from"
 _UNTIL = "fjord_until"
@@ -100,7 +300,7 @@ class _Windows:
         visibility = _visibility(pending)
         seen_alike = visibility.height == visibility[QUERY_GROUP.name].n_unique()
         found: list[pl.DataFrame] = []
-        if self.slabs and seen_alike and pending.height >= pane_grid.MANY_ROWS:
+        if self.slabs and seen_alike and pending.height >= MANY_ROWS:
             found, due = self._in_grids(pending, due, visibility)
         if due.height or not found:
             found.append(self._by_rows(pending, due, visibility, seen_alike=seen_alike))
@@ -125,7 +325,7 @@ class _Windows:
             own = pl.col(QUERY_GROUP.name) == marks[QUERY_GROUP.name]
             windows = due.filter(own)
             rows = pending if visibility.height == 1 or not windows.height else pending.filter(own)
-            many = windows.height > 0 and rows.height >= pane_grid.MANY_ROWS
+            many = windows.height > 0 and rows.height >= MANY_ROWS
             grid = PaneGrid.of(rows, self.keys, self.columns) if many else None
             for window in windows.iter_rows(named=True):
                 bounds_us = window[SIZE.name], window[SLIDE.name], window[_FROM], window[_UNTIL]

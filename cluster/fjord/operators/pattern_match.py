@@ -1,4 +1,4 @@
-"""Matches of a pattern in the rows of each partition (docs/reference/sql.md, Patterns; the standard's MATCH_RECOGNIZE).
+"""Matches of a pattern in the rows of each partition (docs/reference/sql/patterns.md; MATCH_RECOGNIZE).
 
     rows of a        60  25  20  70  30        PATTERN (A B+), A: speed > 50, B: speed < LAST(A.speed) / 2
     match            A   B   B                 valid at its last row, whose end the row of 70 shows
@@ -6,8 +6,8 @@
 
 In each partition one search goes on at a time, from the first row that may begin the next match. Its outcome is certain
 once no run of it can be preferred to the best match (:mod:`cluster.fjord.row_automaton`), or when the watermark has
-passed the time of the pattern. One whose rows lack what every match needs (:mod:`cluster.fjord.pattern_outlook`) takes
-no steps, and those of all together are bounded (:mod:`cluster.fjord.pattern_reserve`). Only rows before the watermark
+passed the time of the pattern. One whose rows lack what every match needs (:mod:`cluster.fjord.pattern_rows`) takes
+no steps, and those of all together are bounded (:mod:`cluster.fjord.row_automaton`). Only rows before the watermark
 are read, so answers depend on neither order nor cuts.
 
 Conditions on the row alone are evaluated for all new rows at once. Those that read other rows are evaluated step by
@@ -24,13 +24,20 @@ import polars as pl
 from cluster.errors import PlanError
 from cluster.fjord.batch import END, INTERVAL, NEVER, START, Batch, empty_rows, instant_text
 from cluster.fjord.operator import Operator, State
-from cluster.fjord.operators.ordered_output import OrderedOutput, table_of
-from cluster.fjord.operators.start_ordered import StartOrdered
-from cluster.fjord.pattern_outlook import PatternOutlook
-from cluster.fjord.pattern_reserve import EAGER_STEPS, MOST_STEPS, STEPS_OF_ROW, free_steps
-from cluster.fjord.pattern_rows import Partition, PatternRows
+from cluster.fjord.operators.ordered_output import OrderedOutput, StartOrdered, table_of
+from cluster.fjord.pattern_rows import Partition, PatternOutlook, PatternRows
 from cluster.fjord.pattern_values import PatternValues
-from cluster.fjord.row_automaton import MOST_RUNS, Automaton, Bounds, Match, Search
+from cluster.fjord.row_automaton import (
+    EAGER_STEPS,
+    MOST_RUNS,
+    MOST_STEPS,
+    STEPS_OF_ROW,
+    Automaton,
+    Bounds,
+    Match,
+    Search,
+    free_steps,
+)
 from cluster.fjord.running_kind import Alone, MakesInstants, PassesNoOrigins, StateEstimate
 from cluster.fjord.scalars import POLARS_TYPES
 from cluster.fjord.state_rows import StateRows

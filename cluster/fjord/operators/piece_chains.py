@@ -20,9 +20,11 @@ from cluster.fjord.batch import END, INTERVAL, START
 from cluster.fjord.operator import Operator, State
 from cluster.fjord.operators.ordered_output import table_of
 from cluster.fjord.operators.origins import MADE_OF, AroundOperator, with_origins, without_origins
-from cluster.operators.mark_columns import ORIGIN
+from cluster.operators.columns import ORIGIN
 
 _PLACE = "fjord_place"
+
+
 CHAINS = "origins"
 """The name under which chains are in saved states."""
 

@@ -12,8 +12,7 @@ from cluster.fjord.operator import Operator
 from cluster.fjord.operators.origins import with_origins
 from cluster.fjord.running_kind import Alone, KeepsNothing, PassesNoOrigins, PassesRows, RuntimeContext
 from cluster.fjord.scalars import compile_scalar
-from cluster.operators.columns import STAMP, Output, Scalar, Schema
-from cluster.operators.mark_columns import ORIGIN
+from cluster.operators.columns import ORIGIN, STAMP, Output, Scalar, Schema
 from cluster.operators.scalar_expressions import passed_on
 from cluster.physical import operations as kinds
 

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from cluster.fjord.ranges import laid_out
+from cluster.fjord.row_order import laid_out
 from cluster.operators.columns import RankFunction
 
 Numbers = NDArray[np.int64]

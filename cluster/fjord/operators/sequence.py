@@ -17,11 +17,15 @@ import polars as pl
 
 from cluster.fjord.batch import NEVER, START, Batch, empty_rows
 from cluster.fjord.operator import Operator, State
-from cluster.fjord.operators.ordered_output import table_of
-from cluster.fjord.operators.ordered_tuples import Flags, OrderedTuples
-from cluster.fjord.operators.sequence_results import SequenceResults, running_columns, with_present_running
-from cluster.fjord.operators.start_ordered import StartOrdered
-from cluster.fjord.ranges import Places
+from cluster.fjord.operators.ordered_output import StartOrdered, table_of
+from cluster.fjord.operators.sequence_results import (
+    Flags,
+    OrderedTuples,
+    SequenceResults,
+    running_columns,
+    with_present_running,
+)
+from cluster.fjord.row_order import Places
 from cluster.fjord.running_kind import Alone, PassesNoOrigins, PassesRows, StateEstimate
 from cluster.fjord.scalars import POLARS_TYPES
 from cluster.fjord.state_rows import StateRows

@@ -20,16 +20,15 @@ import polars as pl
 from cluster.errors import PlanError
 from cluster.fjord.batch import END, NEVER, START, Batch, empty_rows
 from cluster.fjord.operator import Operator, State
-from cluster.fjord.operators.ordered_output import table_of
-from cluster.fjord.operators.start_ordered import StartOrdered
+from cluster.fjord.operators.ordered_output import StartOrdered, table_of
 from cluster.fjord.row_flow import RowFlow, lasting, windowed
 from cluster.fjord.running_kind import Alone, InputFlows, RuntimeContext, StateEstimate
 from cluster.fjord.state_rows import StateRows
-from cluster.operators.mark_columns import ORIGIN
+from cluster.operators.columns import ORIGIN
 from cluster.operators.window_shapes import Session
 from cluster.physical import operations as kinds
 from cluster.physical.nodes import OperatorNode
-from cluster.physical.rules.awaited_windows import MOST_LAG_US
+from cluster.physical.rules.pieces import MOST_LAG_US
 
 _SESSION, _FIRST, _LAST, _CLOSES = "fjord_session", "fjord_first", "fjord_last", "fjord_closes"
 _CUT, _FROM = "fjord_cut", "fjord_from"

@@ -10,7 +10,7 @@ queries see, these get rows of their own: a row is for the queries that began af
 ``VISIBLE_FROM`` (cluster/physical/rules/shared_panes.py).
 
 Over windows by count, a sample may have left for older queries, and still be there for younger ones
-(:mod:`cluster.fjord.operators.shared_count_window`): it is one of the queries that began after ``SUPERSEDED_UNTIL``, up
+(:mod:`cluster.fjord.operators.count_window`): it is one of the queries that began after ``SUPERSEDED_UNTIL``, up
 to ``VISIBLE_FROM``. And samples of keys that fall silent stay for ever, with their marks; so these are marks of the
 queries that there are, and rows of their own are for queries that differ in what they see. The window below raises the
 marks of what comes; those of what is kept here are raised when the queries are others.
@@ -26,21 +26,18 @@ import polars as pl
 
 from cluster.fjord.batch import END, INTERVAL, empty_rows
 from cluster.fjord.operator import Operator, State
-from cluster.fjord.operators.extent import Extent
+from cluster.fjord.operators.extent import LINKED, Extent, Mark, Shown
 from cluster.fjord.operators.live_marks import LiveMarks, epochs_of, marks_of
-from cluster.fjord.operators.ordered_output import number_of, table_of
-from cluster.fjord.operators.shown_rows import LINKED, Mark, Shown
-from cluster.fjord.operators.start_ordered import StartOrdered
+from cluster.fjord.operators.ordered_output import StartOrdered, number_of, table_of
 from cluster.fjord.running_kind import PassesNoOrigins, PassesRows, StateEstimate, Subscribed, alive_below
 from cluster.fjord.state_rows import StateRows, with_numbers
-from cluster.operators.columns import QUERY_GROUP, VISIBLE_FROM
+from cluster.operators.columns import EXTENT, QUERY_GROUP, RUN_BEGIN, RUN_END, SUPERSEDED_UNTIL, VISIBLE_FROM
 from cluster.operators.extent import Coalescing
-from cluster.operators.mark_columns import EXTENT, RUN_BEGIN, RUN_END, SUPERSEDED_UNTIL
 from cluster.physical import operations as kinds
 from cluster.physical.nodes import Fragment, OperatorNode
 from cluster.physical.rules.shared_extents import extents_of
-from cluster.temporal.overtaken import Whole
 from cluster.temporal.run_versions import NONE
+from cluster.temporal.windows import Whole
 
 
 class SharedExtents(Extent):

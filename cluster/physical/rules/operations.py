@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from cluster.operators import Node
 from cluster.operators.operation import Operation
-from cluster.operators.unbounded import named_operator
+from cluster.operators.walks import named_operator
 from cluster.physical.errors import UnsupportedPlanError
 
 

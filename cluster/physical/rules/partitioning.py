@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from cluster.operators import Aggregate, Lookup, Node
-from cluster.operators.columns import QUERY_GROUP
-from cluster.operators.mark_columns import RIGHT
+from cluster.operators.columns import QUERY_GROUP, RIGHT
 from cluster.physical.operations import Exchange
 from cluster.plan.pipelines import partition_keys, partitioned_by
 

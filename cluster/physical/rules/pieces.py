@@ -1,11 +1,18 @@
-"""Which operators pass on where rows began that are cut at watermarks: those from the cuts up to lookups. Pure.
+"""Windows whose progress others wait for: tuples are cut at watermarks, and where they began is passed on. Pure.
+
+Windows by count, ranks and extents whose progress operators above wait for: their tuples are cut at the watermark.
+
+A stateless operator forwards its input. Every other one waits: it answers what its inputs' watermarks have passed, and
+keeps the rest. At the top of a plan nothing waits, and a tuple is answered once, when its end is known.
+
+Which operators pass on where rows began that are cut at watermarks: those from the cuts up to lookups. Pure.
 
     filter                       none       what it reads has no origins
     |- lookup in r               dropped    each piece is looked up where its row began, by its origin
        |- aggregate              kept
           |- until the next      kept       cuts rows at watermarks
 
-Where a row that waits is cut depends on how tuples come in batches (cluster/physical/rules/awaited_windows.py). A
+Where a row that waits is cut depends on how tuples come in batches (cluster/physical/rules/pieces.py). A
 relation may have changed between two cuts, so a lookup needs to know which pieces are of one row. Snapshots do not
 depend on cuts, so nothing else does. Plans without a lookup above a cut are as they were.
 """
@@ -16,9 +23,31 @@ from collections.abc import Iterable, Sequence
 
 from msgspec.structs import replace
 
+from cluster.operators import Node
 from cluster.physical import operations as kinds
 from cluster.physical.nodes import OperatorNode, Origins
 from cluster.physical.operations import Operation
+
+MOST_LAG_US = 1_000_000
+"""How far such a window may lag behind its input, in application time, before it cuts its tuples: 1 s."""
+
+
+def awaited_windows(root: Node) -> frozenset[Node]:
+    """Return a plan's windows whose tuples wait for later ones, ranks and extents, for whose progress another waits."""
+    found: set[Node] = set()
+    seen: set[tuple[Node, bool]] = set()
+    to_see = [(root, False)]
+    while to_see:
+        node, awaited = to_see.pop()
+        if (node, awaited) in seen:
+            continue
+        seen.add((node, awaited))
+        if awaited and node.is_cut_at_watermarks:
+            found.add(node)
+        waits = awaited or node.waits_for_progress
+        to_see.extend((each, waits) for each in node.inputs)
+    return frozenset(found)
+
 
 _PASSES_ON = (
     kinds.Filter

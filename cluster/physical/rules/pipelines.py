@@ -8,9 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from cluster.operators import Aggregate, Filter, Node, Project, Source, TimeWindow
-from cluster.operators.columns import QUERY_GROUP, STAMP, VISIBLE_FROM, Schema
-from cluster.operators.mark_columns import COVERED_BY
-from cluster.operators.unbounded import named_operator
+from cluster.operators.columns import COVERED_BY, QUERY_GROUP, STAMP, VISIBLE_FROM, Schema
+from cluster.operators.walks import named_operator
 from cluster.physical.errors import UnsupportedPlanError
 from cluster.physical.nodes import OperatorNode
 from cluster.physical.operations import (

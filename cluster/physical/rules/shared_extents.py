@@ -23,26 +23,34 @@ from msgspec.structs import replace
 
 from cluster.expressions import nodes as expressions
 from cluster.operators import Extent, Filter, Node, PartitionedWindow, Project, Source, TimeWindow
-from cluster.operators.columns import QUERY_GROUP, STAMP, VISIBLE_FROM, Column, Output, Scalar, Schema, identity_of
+from cluster.operators.columns import (
+    EXTENT,
+    QUERY_GROUP,
+    RUN_BEGIN,
+    RUN_END,
+    STAMP,
+    SUPERSEDED_UNTIL,
+    VISIBLE_FROM,
+    Column,
+    Output,
+    Scalar,
+    Schema,
+    identity_of,
+)
 from cluster.operators.extent import Coalescing
-from cluster.operators.mark_columns import EXTENT, RUN_BEGIN, RUN_END, SUPERSEDED_UNTIL
 from cluster.operators.scalar_expressions import column_scalar, plain_column
 from cluster.physical.nodes import Fragment, Host, OperatorNode, Subscriber
 from cluster.physical.operations import CountWindow, Exchange, Reorder, SharedCountWindow, SharedExtents, Sink
 from cluster.physical.operations import Extent as ExtentOperation
 from cluster.physical.operations import Filter as FilterOperation
-from cluster.physical.rules.awaited_windows import MOST_LAG_US
-from cluster.physical.rules.finishing import Finish, finish_of
-from cluster.physical.rules.marks import marked
+from cluster.physical.rules.folding import Fingerprint, Finish, finish_of, group_of, marked, template_of
+from cluster.physical.rules.pieces import MOST_LAG_US
 from cluster.physical.rules.pipelines import pipeline
-from cluster.physical.rules.query_groups import Fingerprint, group_of
 from cluster.physical.rules.sensor_demands import sensor_demands
-from cluster.physical.rules.templates import template_of
 from cluster.physical.subscriber_tally import SubscriberTally
-from cluster.plan.called_functions import functions_of
-from cluster.plan.counted_extents import Counted, common_part, counted_extent_of
 from cluster.plan.epoch import PlannedQuery
-from cluster.plan.extent_keeping import extent_of
+from cluster.plan.extents import Counted, common_part, counted_extent_of, extent_of
+from cluster.plan.names_read import functions_of
 from cluster.plan.stored_plans import encoded
 from protocols.wire.streams import FieldType
 

@@ -36,12 +36,11 @@ from cluster.physical.operations import (
     ScanAggregates,
     Sink,
 )
-from cluster.physical.rules.finishing import finish_of
+from cluster.physical.rules.folding import Fingerprint, finish_of, group_of
 from cluster.physical.rules.pipelines import pipeline
-from cluster.physical.rules.query_groups import Fingerprint, group_of
 from cluster.physical.rules.sensor_demands import sensor_demands
 from cluster.physical.subscriber_tally import SubscriberTally
-from cluster.plan.completeness import count_fingerprint
+from cluster.plan.demand import count_fingerprint
 from cluster.plan.epoch import PlannedQuery
 from cluster.plan.pane_query import PaneQuery, key_name
 from cluster.plan.push_down import fixed_columns, pushed_of, split_predicate

@@ -1,4 +1,18 @@
-"""Selections sink: the earlier a tuple is removed, the less work remains (section 4.2 C2, C4, W2; section 4.3)."""
+"""Selections sink, and what has no effect or no tuple goes (section 4.2 C2 to C4, W2; section 4.3).
+
+Parts that can have no tuple: conditions that are never true, such as those on the NULLs of an outer join.
+
+    where wind > 30                                   join
+    `- union                            ->            |- stream traffic
+       |- join                                        `- filter wind > 30
+       |  |- stream traffic                              `- stream weather
+       |  `- stream weather
+       `- project wind = NULL
+          `- keep if none ...
+
+So an outer join whose rows without a partner are chosen by no condition above it is a join: less work, and sensors send
+only what meets the conditions.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +27,7 @@ from cluster.operators import (
     Extent,
     Filter,
     Granularity,
+    Held,
     Intersection,
     Istream,
     Node,
@@ -25,7 +40,9 @@ from cluster.operators import (
     Union,
     UntilNext,
 )
+from cluster.operators.aggregate import ignores_copies
 from cluster.operators.columns import Scalar
+from cluster.operators.projections import named_as
 from cluster.operators.scalar_expressions import by_name, columns_of, conjunction_of, conjuncts_of, substituted
 
 _OfKeys = PartitionedWindow | SessionWindow | UntilNext
@@ -157,3 +174,75 @@ def filter_below_changes(node: Node) -> Node | None:
     if not (isinstance(node, Filter) and isinstance(node.input, Istream | Dstream)):
         return None
     return replace(node.input, input=Filter(node.input.input, node.predicate))
+
+
+def drop_empty_side(node: Node) -> Node | None:
+    """A ∪ ∅ = A."""
+    if not isinstance(node, Union):
+        return None
+    if node.right.is_empty:
+        return node.left
+    if not node.left.is_empty:
+        return None
+    return named_as(node.right, node.left.schema)
+
+
+def drop_needless_distinct(node: Node) -> Node | None:
+    """δ(S) = S where S has no duplicates, such as groups."""
+    return node.input if isinstance(node, Distinct) and node.input.duplicate_free else None
+
+
+def distinct_once_over_union(node: Node) -> Node | None:
+    """δ(δ(A) ∪ B) = δ(A ∪ B). The outer δ must stay."""
+    if not (isinstance(node, Distinct) and isinstance(node.input, Union)):
+        return None
+    union = node.input
+    left = union.left.input if isinstance(union.left, Distinct) else union.left
+    right = union.right.input if isinstance(union.right, Distinct) else union.right
+    return Distinct(Union(left, right)) if (left, right) != (union.left, union.right) else None
+
+
+def distinct_once_over_project(node: Node) -> Node | None:
+    """δ(μf(δ(S))) = δ(μf(S)). The outer δ must stay."""
+    if not (isinstance(node, Distinct) and isinstance(node.input, Project) and isinstance(node.input.input, Distinct)):
+        return None
+    return Distinct(replace(node.input, input=node.input.input.input))
+
+
+def distinct_once_over_window(node: Node) -> Node | None:
+    """δ(ω(δ(S))) = δ(ω(S)) for a time window. The outer δ must stay."""
+    if not (
+        isinstance(node, Distinct) and isinstance(node.input, TimeWindow) and isinstance(node.input.input, Distinct)
+    ):
+        return None
+    return Distinct(replace(node.input, input=node.input.input.input))
+
+
+def drop_distinct_below_extremes(node: Node) -> Node | None:
+    """MIN, MAX, FIRST and the like, and aggregates of distinct values, ignore copies: α_MAX(δ(S)) = α_MAX(S)."""
+    if not (isinstance(node, Aggregate) and isinstance(node.input, Distinct)):
+        return None
+    if not all(ignores_copies(call) for call in node.calls):
+        return None
+    return replace(node, input=node.input.input)
+
+
+def subtract_once(node: Node) -> Node | None:
+    """(A − B) − C = A − (B ∪ C): one difference less."""
+    if not (isinstance(node, Difference) and isinstance(node.left, Difference)):
+        return None
+    return Difference(node.left.left, Union(node.left.right, node.right))
+
+
+def filter_below_held(node: Node) -> Node | None:
+    """σp(H(R)) = H(σp(R))."""
+    if not (isinstance(node, Filter) and isinstance(node.input, Held)):
+        return None
+    return replace(node.input, table=Filter(node.input.table, node.predicate))
+
+
+def project_below_held(node: Node) -> Node | None:
+    """μf(H(R)) = H(μf(R))."""
+    if not (isinstance(node, Project) and isinstance(node.input, Held)):
+        return None
+    return replace(node.input, table=Project(node.input.table, node.outputs))

@@ -8,11 +8,9 @@ from enum import StrEnum
 from typing import Final
 
 from cluster.errors import ClusterError
-from cluster.service.access.hosts import HostNames
-from cluster.service.access.origins import Origins
+from cluster.service.access.hosts import HostNames, Origins
 from cluster.service.access.roles import role_needed
-from cluster.service.access.token_files import Tokens
-from cluster.service.access.tokens import Caller
+from cluster.service.access.tokens import Caller, Tokens
 
 MOST_HEAD_BYTES: Final = 64 * 1024
 """The longest request line with headers; a query string of the catalog of sensors has at most some 40,000 bytes."""

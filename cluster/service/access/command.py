@@ -27,8 +27,7 @@ def create_token(
     fjord token create grafana --role read --file tokens.toml
     """
     from cluster.service.access.roles import Role
-    from cluster.service.access.token_files import add_token
-    from cluster.service.access.tokens import new_token
+    from cluster.service.access.tokens import add_token, new_token
 
     if role not in list(Role):
         raise typer.BadParameter(f"{role!r} is none of {', '.join(Role)}", param_hint="--role")
@@ -46,7 +45,7 @@ def create_token(
 @token.command("list")
 def list_tokens(file: Annotated[Path, typer.Argument(help="A file of tokens.")], *, as_json: AsJson = False) -> None:
     """Check a file of tokens, and list their names and roles."""
-    from cluster.service.access.token_files import read_tokens
+    from cluster.service.access.tokens import read_tokens
 
     found = read_tokens(file)
     if as_json:

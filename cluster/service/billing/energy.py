@@ -26,8 +26,7 @@ from cluster.service.billing.energy_report import (
 )
 from protocols.acquisition.merging import MergedProgram, Merger
 from protocols.acquisition.needs import FoldedDemands, fold_demands
-from protocols.acquisition.program_reports import ProgramStyle
-from protocols.acquisition.sensor_traits import SensorTraits, has_energy_model, is_known, traits_of
+from protocols.acquisition.program_reports import ProgramStyle, SensorTraits, has_energy_model, is_known, traits_of
 from protocols.acquisition.words import words_of
 from protocols.power.costs import (
     always_mw,
@@ -39,7 +38,7 @@ from protocols.power.costs import (
     synchronisation_cost,
 )
 from protocols.power.estimate import draw_mw, pause_us
-from protocols.power.profile import DeviceProfile
+from protocols.power.profiles import DeviceProfile
 from protocols.wire.catalog import MoteEntry
 from protocols.wire.demands import QueryDemand
 from protocols.wire.packets import Health

@@ -8,7 +8,7 @@ import msgspec
 
 from protocols.acquisition.observed import UNKNOWN_KEPT
 from protocols.acquisition.program_reports import ProgramStyle
-from protocols.text.durations import format_duration
+from protocols.text.quantities import format_duration
 
 MOST_EXAMPLES = 3
 

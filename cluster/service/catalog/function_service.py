@@ -10,10 +10,10 @@ from typing import Any
 from cluster.functions.calling import check_function
 from cluster.functions.process import UserFunctionError
 from cluster.language.catalog import CatalogError
+from cluster.language.declarations import CreateFunction, DropFunction
 from cluster.language.errors import FjordSqlError, suggest
-from cluster.language.function_statements import CreateFunction, DropFunction
 from cluster.language.translation import parse_statement
-from cluster.plan.called_functions import functions_of
+from cluster.plan.names_read import functions_of
 from cluster.service.catalog.function_store import FunctionStore, KnownFunction
 from cluster.service.catalog.planning import Planning, finished
 from cluster.service.catalog.stream_service import StreamService

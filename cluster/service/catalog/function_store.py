@@ -10,9 +10,9 @@ from msgspec.structs import replace
 from cluster.errors import StorageError
 from cluster.expressions.user_functions import UserFunction
 from cluster.functions.allowed import FunctionRules
-from cluster.language.function_statements import CreateFunction
+from cluster.language.declarations import CreateFunction
 from cluster.language.translation import parse_statement
-from cluster.service.registry.function_registry import FunctionRegistry, RegisteredFunction
+from cluster.service.registry.registry_tables import FunctionRegistry, RegisteredFunction
 from protocols.errors import FjordError
 from protocols.event_log import get_logger
 from protocols.wire.names import folded

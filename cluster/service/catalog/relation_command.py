@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from cluster.service.client.command import DEFAULT_API, Api, AsJson, make_client, print_json
-from protocols.text.durations import format_duration
+from protocols.text.quantities import format_duration
 
 relation = typer.Typer(help="Create, list, show and drop relations.", no_args_is_help=True)
 

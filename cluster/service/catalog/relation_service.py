@@ -9,13 +9,12 @@ from functools import partial
 from typing import Any
 
 from cluster.language.catalog import CatalogError, StaticRelation, kind_of
-from cluster.language.errors import FjordSqlError, suggest
-from cluster.language.relation_statements import CreateRelation, DropRelation
-from cluster.language.secrets import masked
+from cluster.language.declarations import CreateRelation, DropRelation
+from cluster.language.errors import FjordSqlError, masked, suggest
 from cluster.language.translation import parse_statement
 from cluster.operators.columns import Schema
 from cluster.relations.fitting import all_columns, matched
-from cluster.relations.freshness import State
+from cluster.relations.refresh_decisions import State
 from cluster.relations.source import (
     RelationSource,
     RelationSourceError,
@@ -25,8 +24,7 @@ from cluster.relations.source import (
     SourceTooLargeError,
 )
 from cluster.service.catalog.planning import Planning
-from cluster.service.catalog.relation_queries import RelationReaders
-from cluster.service.catalog.relation_refresh import RelationRefresher
+from cluster.service.catalog.relation_refresh import RelationReaders, RelationRefresher
 from cluster.service.catalog.relation_store import KnownRelation, RelationStore
 from cluster.service.catalog.stream_service import StreamService
 from cluster.service.registry.registry import Registry

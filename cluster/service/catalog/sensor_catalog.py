@@ -15,7 +15,7 @@ import msgspec
 import polars as pl
 
 from cluster.fjord.batch import instant_text
-from protocols.acquisition.sensor_traits import has_energy_model
+from protocols.acquisition.program_reports import has_energy_model
 from protocols.errors import FrameError
 from protocols.event_log import SparingLog, get_logger
 from protocols.mqtt.link import Message, Subscription

@@ -10,7 +10,7 @@ from cluster.errors import ClusterError
 from cluster.service.client.command import DEFAULT_API, Api, AsJson, make_client, print_json, print_whole
 from cluster.service.client.faults import print_faults
 from protocols.text.closeness import did_you_mean
-from protocols.text.durations import format_duration
+from protocols.text.quantities import format_duration
 
 app = typer.Typer()
 

@@ -22,8 +22,7 @@ from cluster.service.client.command import (
 )
 from cluster.service.client.faults import print_faults
 from protocols.command_line.options import byte_size_option, duration_option
-from protocols.text.byte_sizes import format_byte_size
-from protocols.text.durations import format_duration
+from protocols.text.quantities import format_byte_size, format_duration
 
 stream = typer.Typer(help="Create, list and drop streams.", no_args_is_help=True)
 

@@ -138,7 +138,7 @@ class ApiClient:
         return dict(self._request("POST", "/v1/explain/energy", json=body).json())
 
     def bill(self) -> dict[str, Any]:
-        """Return each query's share of the energy of motes; see :class:`cluster.service.billing.bill_report.Bill`."""
+        """Return each query's share of the energy of motes; see :class:`cluster.service.billing.bill.Bill`."""
         return dict(self._request("GET", "/v1/bill").json())
 
     def results(self, name: str, *, after: int = 0, limit: int = 1000) -> list[dict[str, Any]]:

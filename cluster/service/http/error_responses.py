@@ -13,7 +13,7 @@ from starlette.exceptions import HTTPException
 
 from cluster.errors import ClusterError, PlanError, StorageError, UnwritableError
 from cluster.fjord.acceptance import RowLimitError
-from cluster.fjord.state_size import StateLimitError
+from cluster.fjord.upper_estimates import StateLimitError
 from cluster.language.catalog import CatalogError
 from cluster.language.errors import FjordSqlError
 from cluster.language.statement_texts import StatementText
@@ -22,9 +22,13 @@ from cluster.service.access.admission import NotAdmittedError
 from cluster.service.catalog.function_service import UnknownFunctionError
 from cluster.service.catalog.planning import PlanningBusyError
 from cluster.service.catalog.relation_service import UnknownRelationError
-from cluster.service.http.request_bodies import RequestTooLargeError, RequestTooSlowError
+from cluster.service.http.request_bodies import (
+    DoubleKeyError,
+    ParameterError,
+    RequestTooLargeError,
+    RequestTooSlowError,
+)
 from cluster.service.http.sensor_questions import QuestionFailedError, TooManyQuestionsError
-from cluster.service.http.strict_requests import DoubleKeyError, ParameterError
 from cluster.service.publishing.published_demands import TooManyDemandsError
 from cluster.service.queries.query_alternatives import NoAlternativeError
 from cluster.service.queries.size_decisions import NoRoomError

@@ -21,8 +21,7 @@ from cluster.service.access.admission import Admission, NotAdmittedError, Refusa
 from cluster.service.access.roles import Role, UnknownRequestError
 from cluster.service.catalog.planning import asked_by
 from cluster.service.catalog.planning_turns import Asker
-from cluster.service.http.answer_pieces import in_pieces
-from cluster.service.http.connection_bounds import recognise
+from cluster.service.http.connections import recognise
 from cluster.service.http.error_responses import RequestError, error_response
 from cluster.service.http.query_routes import TOGETHER
 from cluster.service.http.request_bodies import (
@@ -36,6 +35,7 @@ from cluster.service.http.request_bodies import (
     RequestTooLargeError,
     Scope,
     Send,
+    in_pieces,
 )
 from protocols.errors import FjordError
 from protocols.event_log import get_logger

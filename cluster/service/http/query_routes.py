@@ -1,31 +1,39 @@
-"""The part of the HTTP API about queries and their results."""
+"""The part of the HTTP API about queries: their results, the plan that all share, and the energy that they cost."""
 
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import PlainTextResponse
+from pydantic import Field
 
 from cluster.errors import OneOfManyError
 from cluster.fjord.batch import instant_text
-from cluster.fjord.counters import shed_of
-from cluster.fjord.operator_statistics import OperatorStatistics
+from cluster.fjord.counters import owners_of, shed_of, work_of
+from cluster.fjord.operator_statistics import OperatorStatistics, Rates
+from cluster.language.parameter_values import NO_VALUES, Value
 from cluster.language.window_bounds import grid_of_answers
+from cluster.physical.difference import diff
+from cluster.physical.text import dot, mermaid, plan_graph, plan_text
 from cluster.plan.alternatives import MOST as MOST_ALTERNATIVES
-from cluster.service.catalog.stream_offers import mismatches_of, rejected_of
-from cluster.service.catalog.stream_waits import waits_of
-from cluster.service.catalog.taking_turns import ResultReading
-from cluster.service.http.connection_bounds import caller_of
-from cluster.service.http.stream_routes import PathName
-from cluster.service.http.strict_requests import api_router
+from cluster.service.billing.energy import THIS_QUERY, explain_energy
+from cluster.service.billing.energy_report import EnergyAnswer, RefusedPart
+from cluster.service.catalog.planning import ResultReading
+from cluster.service.catalog.shown_streams import mismatches_of, rejected_of, waits_of
+from cluster.service.http.catalog_routes import MAX_SQL_CHARACTERS, PathName, StrictBody
+from cluster.service.http.connections import caller_of
+from cluster.service.http.request_bodies import api_router
 from cluster.service.http.wanted_queries import (
     NewQueries,
     NewQuery,
+    Parameters,
     WantedPlan,
     begun_as_json,
     refusal_of,
@@ -36,17 +44,19 @@ from cluster.service.publishing.result_messages import stored_results
 from cluster.service.queries.query_alternatives import SHOWN
 from cluster.service.registry.query_names import UnknownQueryError
 from cluster.service.registry.registry import Registry
-from cluster.service.registry.relation_registry import WaitingQuery
-from cluster.service.registry.running_queries import RegisteredQuery
-from cluster.service.registry.set_aside import SetAsideQuery
+from cluster.service.registry.registry_tables import WaitingQuery
+from cluster.service.registry.running_queries import MOST_EPOCHS, RegisteredQuery, SetAsideQuery
 from cluster.storage.results_table import ResultsTable
 from protocols.wire import topics
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from cluster.ingest.service import Ingest
+    from cluster.service.billing.periods import BillingPeriods
     from cluster.service.catalog.sensor_catalog import SensorCatalog
     from cluster.service.queries.query_service import QueryService
-
+    from cluster.service.running.engine import Engine
 
 AnyQuery = RegisteredQuery | WaitingQuery | SetAsideQuery
 """A query that has a name, whether it runs or not."""
@@ -298,3 +308,165 @@ def query_routes(queries: QueryService, registry: Registry, descriptions: QueryD
 
 def _streams_of(query: AnyQuery) -> frozenset[str]:
     return query.node.streams if isinstance(query, RegisteredQuery) else query.reads
+
+
+_EXPLAIN_ENERGY = re.compile(r"\s*EXPLAIN\s+ENERGY(?=\s)", re.IGNORECASE | re.ASCII)
+
+
+class EnergyQuestion(StrictBody):
+    """A query whose cost in energy is to be explained."""
+
+    sql: Annotated[str, Field(min_length=1, max_length=MAX_SQL_CHARACTERS)]
+    parameters: Parameters = Field(default_factory=dict)
+
+
+def energy_routes(queries: QueryService, ingest: Ingest, billing: BillingPeriods) -> APIRouter:
+    """Return the routes.
+
+    Parameters
+    ----------
+    queries
+        Plans queries.
+    ingest
+        The streams.
+    billing
+        The energy that motes have spent, and its division among queries.
+    """
+    api = api_router()
+
+    @api.post("/v1/explain/energy")
+    async def explain(question: EnergyQuestion) -> Response:
+        """Return what a query would cost the motes it touches; it may begin with EXPLAIN ENERGY."""
+        answer = await energy_answer(question.sql, queries, ingest, billing, question.parameters)
+        return Response(msgspec.json.encode(answer), media_type="application/json")
+
+    @api.get("/v1/bill")
+    async def bill() -> Response:
+        """Return each running query's share of what motes draw and have spent."""
+        return Response(msgspec.json.encode(await billing.bill()), media_type="application/json")
+
+    return api
+
+
+async def energy_answer(
+    sql: str,
+    queries: QueryService,
+    ingest: Ingest,
+    billing: BillingPeriods,
+    values: Mapping[str, Value] = NO_VALUES,
+) -> EnergyAnswer:
+    """Return what a query would cost; see :func:`cluster.service.billing.energy.explain_energy`.
+
+    Parameters
+    ----------
+    sql
+        Its text.
+    queries, ingest, billing
+        As in :func:`energy_routes`.
+    values
+        Of its parameters.
+
+    Raises
+    ------
+    FjordSqlError
+        If the text is not a query over the streams there are.
+    """
+    demanded = await queries.demands_for(without_explain(sql), THIS_QUERY, values)
+    entries = billing.entries()
+    answer = await asyncio.to_thread(
+        explain_energy, demanded, billing.demands(), ingest.schemas, entries, billing.ledger.measured_mw()
+    )
+    without_a_feed = tuple(
+        RefusedPart(each["stream"], f"proxy {each['proxy']} does not feed it: {'; '.join(each['reasons'])}")
+        for each in mismatches_of(ingest, demanded)
+    )
+    return msgspec.structs.replace(answer, refused=(*answer.refused, *without_a_feed))
+
+
+def without_explain(sql: str) -> str:
+    """Return a query without EXPLAIN ENERGY before it; all that follows stays at its place.
+
+    >>> without_explain("Explain energy SELECT 1")
+    '               SELECT 1'
+    """
+    found = _EXPLAIN_ENERGY.match(sql)
+    if found is None:
+        return sql
+    return "".join(letter if letter.isspace() else " " for letter in found[0]) + sql[found.end() :]
+
+
+class PlanFormat(StrEnum):
+    """The forms in which a plan is shown."""
+
+    TEXT = "text"
+    MERMAID = "mermaid"
+    DOT = "dot"
+
+
+def _rates_json(rates: Rates) -> dict[str, float | None]:
+    found = {
+        **msgspec.structs.asdict(rates),
+        "rows_out_per_row": rates.rows_out_per_row,
+        "microseconds_per_row": rates.microseconds_per_row,
+    }
+    return {name: None if value is None else round(value, 4) for name, value in found.items()}
+
+
+def plan_routes(registry: Registry, engine: Engine, queries: QueryService) -> APIRouter:
+    """Return the routes.
+
+    Parameters
+    ----------
+    registry
+        Keeps the plans.
+    engine
+        Counts what operators have done.
+    queries
+        Has them migrate.
+    """
+    api = api_router()
+
+    @api.get("/v1/plan", response_class=PlainTextResponse)
+    async def show_plan(kind: Annotated[PlanFormat, Query(alias="format")] = PlanFormat.TEXT) -> Response:
+        """Return the plan that all queries share: as text, or as a graph for Mermaid or Graphviz."""
+        plan = registry.physical
+        work = work_of(plan, engine.operators.counters)
+        match kind:
+            case PlanFormat.MERMAID:
+                text = mermaid(plan_graph(plan, work))
+            case PlanFormat.DOT:
+                text = dot(plan_graph(plan, work))
+            case _:
+                text = plan_text(plan, work)
+        return Response(text, media_type="text/plain; charset=utf-8")
+
+    @api.get("/v1/plan/difference", response_class=PlainTextResponse)
+    async def show_difference(since: Annotated[int | None, Query(ge=0)] = None) -> Response:
+        """Return the changes of the plan since an epoch, by default the one before."""
+        plan = registry.physical
+        before = registry.physical_at(max(0, plan.epoch - 1) if since is None else since)
+        return Response(f"{diff(before, plan).words}\n", media_type="text/plain; charset=utf-8")
+
+    @api.get("/v1/plan/history")
+    async def show_history(last: Annotated[int, Query(ge=1, le=MOST_EPOCHS)] = 20) -> list[dict[str, Any]]:
+        """List what the last epochs changed, oldest first."""
+        steps = await asyncio.to_thread(registry.plan_history, last)
+        return [{**msgspec.structs.asdict(each), "words": each.words} for each in steps]
+
+    @api.get("/v1/plan/operators")
+    async def list_operators() -> list[dict[str, Any]]:
+        """List the counters of the plan's operators and their queues since the cluster started, and smoothed rates."""
+        alive = owners_of(registry.physical)
+        counters = sorted(engine.operators.counters.items())
+        return [
+            {"operator": name, **msgspec.structs.asdict(totals), **_rates_json(engine.operators.rates(name))}
+            for name, totals in counters
+            if totals.owner in alive
+        ]
+
+    @api.get("/v1/migrations")
+    async def list_migrations() -> list[dict[str, Any]]:
+        """List the queries that go on with another plan, those first that have begun to."""
+        return [each.as_json() for each in queries.migrations()]
+
+    return api

@@ -26,8 +26,8 @@ from cluster.language.ignored_syntax import refuse_ignored_syntax
 from cluster.language.parsing import FjordSqlParser
 from cluster.language.quantities import NO_NUMBER
 from cluster.language.syntax import span_of
-from cluster.language.type_words import TYPE_WORDS, written_type
-from cluster.operators.unique_names import unique_name
+from cluster.language.typing_rules import TYPE_WORDS, written_type
+from cluster.operators.columns import unique_name
 from protocols.text.closeness import did_you_mean
 from protocols.wire.names import NAME_SHAPE, is_identifier
 

@@ -14,8 +14,8 @@ from cluster.language.errors import FjordSqlError
 from cluster.language.parameter_values import Value, is_value
 from cluster.language.parameters import MOST_VALUES, check_names, names_in
 from cluster.language.statement_texts import StatementText, statements_in
+from cluster.service.http.catalog_routes import MAX_SQL_CHARACTERS, StrictBody
 from cluster.service.http.error_responses import RefusedStatementError, RequestError
-from cluster.service.http.stream_routes import MAX_SQL_CHARACTERS, StrictBody
 from cluster.service.registry.running_queries import RegisteredQuery
 from protocols.errors import FjordError
 from protocols.wire import topics

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from cluster.errors import ClusterError
 from cluster.physical.nodes import Fragment, Host
-from cluster.spark.positions import SparkPositions
+from cluster.spark.offsets import SparkPositions
 from cluster.storage.stream_tables import StreamTable, watermark_at
 
 

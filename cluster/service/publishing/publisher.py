@@ -21,10 +21,9 @@ from typing import Protocol
 from cluster.errors import StorageError, UnwritableError
 from cluster.service.publishing.publication import Publication
 from cluster.service.publishing.published import Position
-from cluster.service.publishing.publishing_position import GoneCommits, PublishingPosition
 from cluster.service.publishing.result_chunks import Chunk, Which, chunks
 from cluster.service.publishing.result_messages import Extras
-from cluster.service.publishing.turns import Behind, InFront, OfQuery, Turns, by_shard
+from cluster.service.publishing.turns import Behind, GoneCommits, InFront, OfQuery, PublishingPosition, Turns, by_shard
 from cluster.storage.committed_results import CommittedResults, ResultsGoneError
 from protocols.event_log import get_logger, is_logged
 from protocols.mqtt.link import BrokenOffError, LinkError

@@ -13,8 +13,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from cluster.errors import ClusterError
-from cluster.service.publishing.published import LostResults
-from cluster.service.publishing.shares import EVERYTHING, Share
+from cluster.service.publishing.published import EVERYTHING, LostResults, Share
 from protocols.mqtt.messages import BrokerAddress
 
 LONGEST_LINE = 64 * 1024**2

@@ -19,8 +19,7 @@ from typing import Any
 import pyarrow as pa
 
 from cluster.errors import ClusterError
-from cluster.service.publishing.publication import Publication
-from cluster.service.publishing.publication_lock import lock_publication, unlock_publication
+from cluster.service.publishing.publication import Publication, lock_publication, unlock_publication
 from cluster.service.publishing.published import Position
 from cluster.service.publishing.publisher import Publisher
 from cluster.service.publishing.publisher_channel import (

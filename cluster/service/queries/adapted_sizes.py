@@ -25,12 +25,10 @@ from cluster.planning_budget import PlanningLimitError
 from cluster.service.catalog.planning import Planning, PlanningContext
 from cluster.service.queries.migrations import MigrationState
 from cluster.service.queries.operator_prices import OperatorPrices
-from cluster.service.queries.planned_text import PlannedText
+from cluster.service.queries.plan_options import PlannedText
 from cluster.service.queries.query_limits import QueryLimits
-from cluster.service.queries.ranged_queries import RangedQuery
-from cluster.service.queries.size_costs import SizeCosts
 from cluster.service.queries.size_decisions import UNCHANGED, Choice, admitted, changed_sizes
-from cluster.service.queries.size_plans import SizePlans
+from cluster.service.queries.size_plans import RangedQuery, SizeCosts, SizePlans
 from cluster.service.registry.registry import Registry
 from cluster.service.registry.running_queries import RegisteredQuery
 from protocols.event_log import get_logger

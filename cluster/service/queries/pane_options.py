@@ -1,10 +1,11 @@
-"""Windowed aggregates that run, as the choice among families of panes sees them, and what they go on with."""
+"""Windowed aggregates as the choice among families of panes sees them, and the cheapest plan of a new query."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+from cluster.costs.choice import Option, cheapest
 from cluster.costs.pane_families import Family, Move, Pane, PaneUser, keys_seen, moves, placed
 from cluster.costs.selectivity import share_passing
 from cluster.costs.work import BATCHES_PER_SECOND, SECOND_US
@@ -12,13 +13,16 @@ from cluster.fjord.operator_statistics import Rates
 from cluster.operators import Node
 from cluster.operators.characteristics import KEYS_ASSUMED
 from cluster.operators.columns import Scalar
+from cluster.operators.size_ranges import ranges_of
 from cluster.physical.lowering import sharing_of_query
 from cluster.physical.nodes import Fragment, PhysicalPlan
 from cluster.physical.operations import Panes, PartialAggregate
+from cluster.plan.alternatives import Alternative, alternatives
 from cluster.plan.epoch import PlannedQuery
-from cluster.plan.pane_families import families_of
-from cluster.plan.pane_query import pane_query_of
-from cluster.service.queries.plan_options import Figures
+from cluster.plan.history import has_own_beginning
+from cluster.plan.pane_query import families_of, pane_query_of, with_family
+from cluster.plan.sized import quality_of
+from cluster.service.queries.plan_options import Figures, PlannedText, has_choice, options_of
 from cluster.service.queries.query_alternatives import running_plan
 from cluster.service.registry.running_queries import RegisteredQuery
 from cluster.shared_nodes import remembered
@@ -184,3 +188,59 @@ def family_of_new(query: PlannedQuery, running: Mapping[str, PaneUsers], figures
     pane = _pane_of(window, group, figures, {})
     found = placed(pane, window.families, beside.users, figures.prices.named(KIND), keys=beside.keys)
     return None if found == window.family else found
+
+
+def may_choose(query: PlannedText, physical: PhysicalPlan) -> bool:
+    """Return whether it is worth while to look for another plan of a new query beside those that run."""
+    return has_choice(query.node) or narrows_panes(query.node, physical)
+
+
+def with_cheapest_plan(query: PlannedText, physical: PhysicalPlan, figures: Figures) -> PlannedText:
+    """Return a new query that joins with the plan that costs least beside those that run."""
+    if has_own_beginning(query.node) or ranges_of(query.query.node):
+        return query
+    planned = query.in_epoch(physical.epoch + 1)
+    first = options_of(planned, (Alternative(query.node),), figures)
+    if not first:
+        return query
+    plans = alternatives(query.node)
+    options = [*first, *(each for each in options_of(planned, plans, figures) if each.number != 1)]
+    best = cheapest(options, _running_beside(options, physical))
+    return query if best.number == 1 else replace(query, node=plans[best.number - 1].node)
+
+
+def _running_beside(options: Sequence[Option], physical: PhysicalPlan) -> list[Option]:
+    """Return what runs in the fragments that plans would join, a plan for each query group."""
+    return [
+        replace(each, number=0, group=str(group))
+        for each in {option.fragment: option for option in options}.values()
+        if each.fragment in physical.by_identity
+        for group in physical.by_identity[each.fragment].groups
+    ]
+
+
+def in_cheapest_family(
+    query: PlannedText,
+    queries: Sequence[RegisteredQuery],
+    physical: PhysicalPlan,
+    figures: Figures,
+    rates: Callable[[str], Rates],
+) -> PlannedText:
+    """Return a new query whose window would make the panes of others narrow in the family in which it costs least.
+
+    Parameters
+    ----------
+    query
+        The new query.
+    queries, physical
+        Those that run, and their plan.
+    figures
+        What plans cost by.
+    rates
+        Of an operator, by its name.
+    """
+    if has_own_beginning(query.node) or quality_of(query.node) is not None:
+        return query
+    running = pane_users(queries, physical, figures, rates, lambda _: False)
+    family = family_of_new(query.in_epoch(physical.epoch + 1), running, figures)
+    return query if family is None or family <= 0 else replace(query, node=with_family(query.node, family))

@@ -1,29 +1,101 @@
-"""The plans with which queries could go on, as the choice among them sees them: what they share, and what they cost."""
+"""The plans with which queries could go on, or begin, as the choice among them sees them: what they share and cost."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from cluster.costs.choice import Candidate
-from cluster.costs.estimates import NO_SHARES, Estimate, Totals, coalescing_us, estimates_of, totals_of
-from cluster.costs.extents import Keys, moves
-from cluster.costs.load import Option
-from cluster.costs.partners import Partners, expected_partners
+from cluster.costs.choice import Candidate, Option
+from cluster.costs.estimates import NO_SHARES, Estimate, Keys, Totals, coalescing_us, estimates_of, moves, totals_of
 from cluster.costs.prices import Prices
-from cluster.errors import PlanError
+from cluster.costs.selectivity import Partners, expected_partners
+from cluster.errors import ClusterError, PlanError
 from cluster.expressions.nodes import Expression
+from cluster.language.translation import Query
 from cluster.operators import AntiJoin, Join, Node, SemiJoin, Source
 from cluster.operators.walks import from_below, nodes_of
 from cluster.physical.lowering import sharing_of_query
 from cluster.physical.rules.shared_extents import CoalescingQuery
 from cluster.plan.alternatives import Alternative
 from cluster.plan.epoch import PlannedQuery
-from cluster.plan.extent_keeping import extent_of
-from cluster.plan.relations_read import RelationSize
-from cluster.service.queries.migration_steps import planned_migration
+from cluster.plan.extents import extent_of
+from cluster.plan.names_read import RelationSize
+from cluster.service.queries.migrations import planned_migration
 from cluster.service.registry.running_queries import RegisteredQuery
 from cluster.shared_nodes import remembered
+from cluster.storage.stream_tables import StreamTable
+
+EARLY_BY_DEFAULT = True
+"""Whether a query without EMIT is published early."""
+
+
+@dataclass(frozen=True, slots=True)
+class Adding:
+    """How far the addition of several queries has come.
+
+    Parameters
+    ----------
+    queries
+        How many there are.
+    planned
+        How many of them have been planned.
+    """
+
+    queries: int
+    planned: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedText:
+    """A text with its plan, and the name that its query is to have; None for any."""
+
+    name: str | None
+    sql: str
+    query: Query
+    node: Node
+
+    @property
+    def early(self) -> bool:
+        """Whether it is published early."""
+        return is_early(self.query)
+
+    def in_epoch(self, epoch: int) -> PlannedQuery:
+        """Return it as it would begin."""
+        return PlannedQuery(self.name or "", epoch, self.node, self.early)
+
+
+def is_early(query: Query) -> bool:
+    """Return whether a query that begins now is published early."""
+    return EARLY_BY_DEFAULT if query.early is None else query.early
+
+
+def positions_between_epochs(
+    streams: frozenset[str], before: Mapping[str, int], tables: Mapping[str, StreamTable]
+) -> Mapping[str, int]:
+    """Return by stream the last version of its table that belongs to the present epoch, if another one begins now.
+
+    A stream whose table was set aside is away until it is offered again; its queries keep their positions.
+
+    Parameters
+    ----------
+    streams
+        Those that are read.
+    before
+        Where the present epoch began, by stream.
+    tables
+        By stream.
+
+    Raises
+    ------
+    ClusterError
+        If a stream has no table, and was not read before.
+    """
+    kept = {each: at for each, at in before.items() if each not in tables}
+    missing = streams - tables.keys() - kept.keys()
+    if missing:
+        raise ClusterError(f"stream {min(missing)!r} has no table")
+    return {each: kept[each] if each in kept else tables[each].version for each in streams}
+
 
 MOST_OPTIONS = 8
 """Of each query so many plans are looked at together with those of others: the cheapest."""

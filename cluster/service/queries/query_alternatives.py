@@ -10,8 +10,7 @@ from cluster.costs.estimates import Totals
 from cluster.errors import ClusterError, PlanError
 from cluster.expressions.nodes import Expression
 from cluster.fjord.batch import instant_text
-from cluster.fjord.measured_partners import measured_partners
-from cluster.fjord.measured_selectivities import measured_selectivities
+from cluster.fjord.measured_plans import measured_partners, measured_selectivities
 from cluster.fjord.operator_statistics import OperatorStatistics
 from cluster.operators import Node
 from cluster.operators.size_ranges import BEST, ranges_of
@@ -20,7 +19,7 @@ from cluster.plan.explain import explain
 from cluster.plan.history import EVER_US
 from cluster.plan.sized import quality_of, sizes_in
 from cluster.service.catalog.planning import Planning, PlanningContext
-from cluster.service.queries.migration_steps import planned_migration, without_history
+from cluster.service.queries.migrations import planned_migration, without_history
 from cluster.service.queries.operator_prices import OperatorPrices
 from cluster.service.queries.plan_options import Figures, costs_of
 from cluster.service.queries.query_limits import QueryLimits

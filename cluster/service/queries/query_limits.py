@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from operator import attrgetter
 
-from cluster.costs.partners import Sizes
+from cluster.costs.selectivity import Sizes
 from cluster.errors import blamed
 from cluster.fjord.acceptance import (
     ColumnLimitError,
@@ -20,8 +20,8 @@ from cluster.fjord.acceptance import (
     made_by,
     made_per_second,
 )
-from cluster.fjord.made_texts import characters_per_second
-from cluster.fjord.state_size import StateLimitError, bytes_kept_by, check_state, state_bytes
+from cluster.fjord.long_texts import characters_per_second
+from cluster.fjord.upper_estimates import StateLimitError, bytes_kept_by, check_state, state_bytes
 from cluster.ingest.service import Ingest
 from cluster.physical.lowering import lower, with_handover, with_query
 from cluster.physical.nodes import Fragment, PhysicalPlan, SensorDemands
@@ -29,7 +29,7 @@ from cluster.plan.epoch import Plan, PlannedQuery
 from cluster.service.catalog.planning import AT_ONCE, Planning
 from cluster.service.publishing.published_demands import PublishedDemands
 from cluster.service.registry.registry import Registry
-from protocols.text.byte_sizes import format_byte_size
+from protocols.text.quantities import format_byte_size
 from protocols.wire.catalog import DeviceEntry, MoteEntry
 from protocols.wire.demands import QueryDemand
 from protocols.wire.packets import SampleValue

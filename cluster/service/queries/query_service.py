@@ -27,35 +27,34 @@ from cluster.physical.lowering import begins_with_others
 from cluster.physical.nodes import Fragment, SensorDemands, Subscriber
 from cluster.physical.rules.sensor_demands import sensor_demands
 from cluster.plan.epoch import PlannedQuery
-from cluster.plan.relations_read import MEMORY_BYTES, RelationSize, large_relations
+from cluster.plan.names_read import MEMORY_BYTES, RelationSize, large_relations
 from cluster.service.catalog.function_service import FunctionService
 from cluster.service.catalog.function_store import FunctionStore
 from cluster.service.catalog.planning import AT_ONCE, PLANNING_SECONDS, Planning, PlanningContext, finished
-from cluster.service.catalog.relation_queries import RelationReaders, WaitingQueries
-from cluster.service.catalog.relation_refresh import RelationRefresher
+from cluster.service.catalog.relation_refresh import RelationReaders, RelationRefresher, WaitingQueries
 from cluster.service.catalog.relation_service import RelationService
-from cluster.service.catalog.reserved_names import ReservedNames
-from cluster.service.catalog.stream_service import StreamService
-from cluster.service.publishing.demand_publication import DemandPublication
-from cluster.service.publishing.demand_reports import DemandReports
-from cluster.service.publishing.demand_requests import DemandRequests
+from cluster.service.catalog.stream_service import ReservedNames, StreamService
+from cluster.service.publishing.demand_publication import DemandPublication, DemandReports, DemandRequests
 from cluster.service.publishing.published_demands import PublishedDemands
 from cluster.service.queries.adapted_sizes import AdaptedSizes
-from cluster.service.queries.history import HistoryRead, begun_at, history_of
 from cluster.service.queries.long_lived import without_full_collections
-from cluster.service.queries.migration_steps import AnsweredBy
-from cluster.service.queries.migrations import RETRY_SECONDS, Migrations, MigrationState
-from cluster.service.queries.operator_prices import OperatorPrices
-from cluster.service.queries.plan_options import Figures
-from cluster.service.queries.planned_text import Adding, PlannedText, positions_between_epochs
-from cluster.service.queries.publisher_notes import publisher_warnings, publishers_of
+from cluster.service.queries.migrations import RETRY_SECONDS, AnsweredBy, Migrations, MigrationState
+from cluster.service.queries.operator_prices import OperatorPrices, QueryEstimates
+from cluster.service.queries.plan_options import Adding, Figures, PlannedText, positions_between_epochs
 from cluster.service.queries.query_alternatives import QueryAlternatives
-from cluster.service.queries.query_estimates import QueryEstimates
-from cluster.service.queries.query_explanation import Surroundings, explanation
+from cluster.service.queries.query_explanation import (
+    HistoryRead,
+    Surroundings,
+    begun_at,
+    explanation,
+    history_of,
+    publisher_warnings,
+    publishers_of,
+)
 from cluster.service.queries.query_limits import QueryLimits
 from cluster.service.queries.replanning import Replanning
 from cluster.service.registry.registry import Registry
-from cluster.service.registry.relation_registry import WaitingQuery
+from cluster.service.registry.registry_tables import WaitingQuery
 from cluster.service.registry.running_queries import RegisteredQuery
 from protocols.event_log import get_logger
 from protocols.wire.catalog import MoteEntry

@@ -27,28 +27,30 @@ from cluster.costs.choice import (
     smoothed,
 )
 from cluster.costs.estimate_text import duration_words
-from cluster.costs.extents import SeenKeys
+from cluster.costs.estimates import SeenKeys
 from cluster.costs.pane_families import Move
 from cluster.errors import ClusterError
 from cluster.expressions.nodes import Expression
-from cluster.fjord.measured_partners import measured_partners
-from cluster.fjord.measured_selectivities import measured_selectivities
+from cluster.fjord.measured_plans import measured_partners, measured_selectivities
 from cluster.fjord.operator_statistics import OperatorStatistics
 from cluster.operators import Node
 from cluster.operators.size_ranges import ranges_of
 from cluster.operators.walks import streams_of_all
 from cluster.physical.nodes import PhysicalPlan
 from cluster.plan.alternatives import Alternative
-from cluster.plan.pane_families import with_family
+from cluster.plan.pane_query import with_family
 from cluster.plan.sized import quality_of
 from cluster.service.catalog.planning import Planning, PlanningContext
-from cluster.service.queries.extent_keys import measured_keys
+from cluster.service.queries.measured_shares import PairShares, measured_keys, shares_have_drifted
 from cluster.service.queries.operator_prices import OperatorPrices
-from cluster.service.queries.pair_shares import PairShares, shares_have_drifted
-from cluster.service.queries.pane_options import family_moves, pane_users
-from cluster.service.queries.plan_options import Figures, candidate, has_choice
-from cluster.service.queries.planned_text import PlannedText
-from cluster.service.queries.plans_of_new import in_cheapest_family, may_choose, with_cheapest_plan
+from cluster.service.queries.pane_options import (
+    family_moves,
+    in_cheapest_family,
+    may_choose,
+    pane_users,
+    with_cheapest_plan,
+)
+from cluster.service.queries.plan_options import Figures, PlannedText, candidate, has_choice
 from cluster.service.queries.query_alternatives import plans_of, running_plan
 from cluster.service.registry.registry import Registry
 from cluster.service.registry.running_queries import RegisteredQuery

@@ -13,8 +13,7 @@ import msgspec
 from cluster.operators import Node
 from cluster.physical.lowering import lower, with_handover, with_query, without_queries, without_query
 from cluster.physical.nodes import PhysicalPlan
-from cluster.service.registry.running_queries import NextPlan, RegisteredQuery, RunningQueries
-from cluster.service.registry.set_aside import SetAsideQuery
+from cluster.service.registry.running_queries import NextPlan, RegisteredQuery, RunningQueries, SetAsideQuery
 
 
 class LostEpochs(msgspec.Struct, frozen=True):

@@ -1,4 +1,17 @@
-"""The registry: the queries that run, and their plan. SQLite is the truth; plan files are copies of it."""
+"""The registry: the queries that run, and their plan. SQLite is the truth; plan files are copies of it.
+
+Epochs that plans or Spark's log mention and the registry lacks: it was restored from a copy, or a disk lost them.
+
+Without repair, the next query would get the number of an epoch that already has another plan, and could not be added;
+or Spark would wait for ever for the plan of an epoch that it had begun. So the registry's queries continue in an epoch
+after all of these.
+
+Lost versions: plans or Spark's log refer to them, but no table has them.
+
+Versions are on disk before anything names them. They are lost if a data folder is restored from a copy, or if a disk
+does not keep what it has synced. Without repair, a stream's next versions would get the same numbers and count as
+read. For the publisher's position, cluster/service/publishing/publication.py has the same.
+"""
 
 from __future__ import annotations
 
@@ -11,13 +24,13 @@ import msgspec
 from msgspec.structs import replace
 
 from cluster.errors import OneOfManyError, PlanError, StorageError, UnwritableError
+from cluster.ingest.writer import StreamWriter
 from cluster.operators import Node
+from cluster.physical.difference import PlanStep, plan_history
 from cluster.physical.lowering import lower
 from cluster.physical.nodes import NOTHING, PhysicalPlan
 from cluster.physical.plan_files import PlanFiles, another_plan
-from cluster.physical.plan_history import PlanStep, plan_history
 from cluster.plan.epoch import Handover, Plan, encode_plan
-from cluster.service.registry.function_registry import FunctionRegistry
 from cluster.service.registry.plan_transitions import (
     LostEpochs,
     Transition,
@@ -29,26 +42,33 @@ from cluster.service.registry.plan_transitions import (
     setting_aside,
     skipping,
 )
-from cluster.service.registry.quarantine import Quarantine
 from cluster.service.registry.query_names import NamesInUse, UnknownQueryError, spellings_of
 from cluster.service.registry.registry_file import open_registry_file
-from cluster.service.registry.relation_registry import RelationRegistry, WaitingQuery
+from cluster.service.registry.registry_tables import (
+    FunctionRegistry,
+    Quarantine,
+    RelationRegistry,
+    SizeRegistry,
+    StreamRegistry,
+    WaitingQuery,
+)
 from cluster.service.registry.running_queries import (
     NextPlan,
     RegisteredQuery,
     RunningQueries,
+    SetAsideQueries,
     delete_query,
     insert_queries,
+    insert_set_aside,
     move_plans,
     note_reason,
     read_queries,
     reasons,
     update_query,
 )
-from cluster.service.registry.set_aside import SetAsideQueries, insert_set_aside
-from cluster.service.registry.size_registry import SizeRegistry
-from cluster.service.registry.stream_registry import StreamRegistry
+from cluster.spark.checkpoint import newest_epochs, newest_versions
 from cluster.storage.synced_files import Troubles
+from protocols.event_log import get_logger
 
 _USE_NUMBER = "INSERT OR REPLACE INTO meta VALUES ('names', ?)"
 _LOSE_EPOCHS = "INSERT OR REPLACE INTO meta VALUES ('lost_epochs', ?)"
@@ -453,3 +473,66 @@ class Registry:
         except OneOfManyError as error:
             raise error.cause from None
         return used, name
+
+
+log = get_logger(__name__)
+
+
+def newest_known_epoch(plans: PlanFiles, checkpoint: Path) -> int:
+    """Return the newest epoch that has a plan, or that Spark's log of offsets names; 0 if there is none."""
+    return max((plans.newest(), *newest_epochs(checkpoint)), default=0)
+
+
+def skip_lost_epochs(registry: Registry, newest: int, positions: Mapping[str, int]) -> int:
+    """Move the registry's queries to an epoch after the newest known one; log and return how many are lost.
+
+    Queries that were added in a lost epoch are lost. Those that were dropped in one run again: no record of it is left.
+
+    Parameters
+    ----------
+    registry
+        The registry.
+    newest
+        The newest epoch that a plan or an offset names.
+    positions
+        By stream: the newest version of its table.
+
+    Raises
+    ------
+    PlanError, StorageError
+        If the plan cannot be written.
+    """
+    plan = registry.plan
+    lost = max(0, newest - plan.epoch)
+    if lost:
+        log.error("changes of queries are lost", epochs=lost, newest=plan.epoch, goes_on_with=newest + 1)
+        known = {**plan.positions, **positions}  # a stream that cannot be read now keeps its position
+        registry.skip_epochs(newest, {stream: at for stream, at in known.items() if stream in plan.streams})
+    return lost
+
+
+def newest_known_versions(plan: Plan, checkpoint: Path) -> dict[str, int]:
+    """Return, by stream that is read, the highest version of its table that a plan or Spark's log of offsets names.
+
+    Other streams may have been dropped since, and created again.
+    """
+    newest: dict[str, int] = {}
+    for stream, version in (*plan.positions.items(), *newest_versions(checkpoint)):
+        if stream in plan.streams:
+            newest[stream] = max(version, newest.get(stream, 0))
+    return newest
+
+
+def replace_lost_versions(writers: Mapping[str, StreamWriter], newest: Mapping[str, int]) -> None:
+    """Give streams empty versions in place of lost ones; log and count them.
+
+    Raises
+    ------
+    StorageError
+        If that cannot be stored.
+    """
+    for stream, writer in writers.items():
+        lost = writer.table.make_up(newest.get(stream, 0))
+        if lost:
+            writer.admission.counters.lost_versions += lost
+            log.error("versions of a stream's table are lost", stream=stream, versions=lost, newest=newest[stream])

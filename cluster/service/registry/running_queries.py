@@ -1,4 +1,4 @@
-"""The queries that run, in memory as in the registry's file: found by name, and read from the file only once."""
+"""The queries that run, found by name and read from the file only once; and those that are set aside."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from cluster.plan import stored_plans
 from cluster.plan.epoch import EMPTY, Handover, Plan, PlannedQuery, decode_plan, encode_plan
 from cluster.plan.sized import quality_of
 from cluster.service.registry.query_names import spellings_of
-from cluster.service.registry.registry_file import RegistryFile, names_in
+from cluster.service.registry.registry_file import RegistryFile, names_as_text, names_in
 from protocols.wire.names import folded
 
 Subscribers = tuple[Subscriber, ...]
@@ -298,3 +298,75 @@ def reasons(database: RegistryFile) -> dict[int, str]:
 
 def _key(epoch: int) -> str:
     return f"{_PREFIX}{epoch:020}"
+
+
+@dataclass(frozen=True, slots=True)
+class SetAsideQuery:
+    """A query that is set aside.
+
+    Parameters
+    ----------
+    name, sql, created_us, reads
+        As those of a query that runs.
+    since_us
+        When it was set aside, in microseconds since 1970.
+    reason
+        Why, as a sentence about the query.
+    """
+
+    name: str
+    sql: str
+    created_us: int
+    reads: frozenset[str]
+    since_us: int
+    reason: str
+
+    @classmethod
+    def of(cls, query: RegisteredQuery, reason: str, since_us: int) -> SetAsideQuery:
+        """Return a query that has run, set aside."""
+        return cls(query.name, query.sql, query.created_us, query.reads, since_us, reason)
+
+
+class SetAsideQueries:
+    """The table.
+
+    Parameters
+    ----------
+    database
+        The registry's.
+    """
+
+    def __init__(self, database: RegistryFile) -> None:
+        self._database = database
+
+    def all(self) -> list[SetAsideQuery]:
+        """Return them, the one first that was set aside first."""
+        columns = "name, sql, created_us, reads, since_us, reason"
+        rows = self._database.execute(f"SELECT {columns} FROM set_aside ORDER BY number")  # noqa: S608 - written above
+        return [
+            SetAsideQuery(name, sql, created_us, names_in(reads), since_us, reason)
+            for name, sql, created_us, reads, since_us, reason in rows
+        ]
+
+    def find(self, name: str) -> SetAsideQuery | None:
+        """Return the one of this name, or None."""
+        return next((query for query in self.all() if query.name == name), None)
+
+    def drop(self, name: str) -> bool:
+        """Remove one; return whether there was one."""
+        return self._database.execute("DELETE FROM set_aside WHERE name = ?", (name,)).rowcount > 0
+
+
+def insert_set_aside(database: RegistryFile, query: SetAsideQuery) -> None:
+    """Put one into a registry's file, inside a transaction of the caller."""
+    database.execute(
+        "INSERT INTO set_aside (name, sql, created_us, reads, since_us, reason) VALUES (?, ?, ?, ?, ?, ?)",
+        (
+            query.name,
+            query.sql,
+            query.created_us,
+            names_as_text(query.reads),
+            query.since_us,
+            query.reason,
+        ),
+    )

@@ -16,9 +16,9 @@ from cluster.physical.plan_files import PlanFiles
 from cluster.service.running.hang_watch import HangWatch
 from cluster.spark.checkpoint import newest_epochs
 from cluster.spark.class_archive import until_quiet
-from cluster.spark.overrun_notes import OverrunNotes
 from cluster.spark.session import SPARK_FILES, archive_classes, open_session
 from cluster.spark.spark_log import SPARK_LOG, SparkEndedError, SparkLog
+from cluster.spark.worker_watch import OverrunNotes
 from protocols.event_log import get_logger
 
 T = TypeVar("T")

@@ -9,11 +9,9 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from cluster.errors import StorageError, UnwritableError
-from cluster.fjord.answers import error_row
-from cluster.fjord.collecting import stored_columns
-from cluster.fjord.overruns import Overrun, OverrunKind, Strikes
-from cluster.fjord.work_shares import Worked, WorkShares
-from cluster.spark.overrun_notes import OverrunNotes
+from cluster.fjord.answers import error_row, stored_columns
+from cluster.fjord.overruns import Overrun, OverrunKind, Strikes, Worked, WorkShares
+from cluster.spark.worker_watch import OverrunNotes
 from cluster.storage.results_table import ResultsTable
 from protocols.event_log import get_logger
 

@@ -18,7 +18,7 @@ from cluster.errors import ClusterError
 from cluster.fjord.acceptance import RowLimits
 from cluster.fjord.operator_statistics import OperatorStatistics
 from cluster.ingest.offers import Offers
-from cluster.ingest.proxy_clocks import ProxyClocks
+from cluster.ingest.proxy_reports import ProxyClocks
 from cluster.ingest.service import Ingest
 from cluster.physical.nodes import Host
 from cluster.physical.plan_files import PlanFiles
@@ -26,32 +26,33 @@ from cluster.relations.allowed_files import AllowedFiles
 from cluster.relations.allowed_hosts import AllowedHosts
 from cluster.relations.opening import Reach
 from cluster.relations.source import Limits
-from cluster.service.billing.energy_ledger import Ledger
-from cluster.service.billing.periods import BillingPeriods
-from cluster.service.catalog.gone_proxies import GoneProxies
+from cluster.service.billing.periods import BillingPeriods, Ledger
 from cluster.service.catalog.relation_store import RelationStore
-from cluster.service.catalog.reserved_names import ReservedNames
 from cluster.service.catalog.sensor_catalog import SensorCatalog
-from cluster.service.catalog.stream_budgets import ReadProgress, StreamBudgets
-from cluster.service.publishing.demand_reports import DemandReports
+from cluster.service.catalog.stream_service import ReservedNames
+from cluster.service.catalog.stream_settings import GoneProxies, ReadProgress, StreamBudgets
+from cluster.service.publishing.demand_publication import DemandReports
 from cluster.service.publishing.lag import Lags, instants_read
-from cluster.service.publishing.progress import ProgressOfAll
 from cluster.service.publishing.publication import begin, rewind
 from cluster.service.publishing.published import LostResults, Published
 from cluster.service.publishing.publisher_channel import Note, Orders
-from cluster.service.publishing.supervised_publishers import SupervisedPublishers
+from cluster.service.publishing.supervised_publishers import ProgressOfAll, SupervisedPublishers
 from cluster.service.queries.lifetime_notes import slower_queries
 from cluster.service.queries.long_lived import LongLived
-from cluster.service.queries.migration_steps import Answered
+from cluster.service.queries.migrations import Answered
 from cluster.service.queries.operator_prices import OperatorPrices
 from cluster.service.queries.query_service import QueryService
-from cluster.service.registry.lost_epochs import newest_known_epoch, skip_lost_epochs
-from cluster.service.registry.lost_versions import newest_known_versions, replace_lost_versions
+from cluster.service.registry.registry import (
+    newest_known_epoch,
+    newest_known_versions,
+    replace_lost_versions,
+    skip_lost_epochs,
+)
 from cluster.service.running.engine import Engine, checkpoint_of, notes_in
 from cluster.service.running.overrun_watch import OverrunWatch
 from cluster.service.running.settings import DEFAULT_BUCKETS
 from cluster.spark.bucket_keys import first_key
-from cluster.spark.positions import SparkPositions
+from cluster.spark.offsets import SparkPositions
 from cluster.storage.budgets import Budget
 from cluster.storage.compaction import Compaction
 from cluster.storage.results_table import ResultsTable

@@ -20,9 +20,8 @@ from collections.abc import Iterator, Mapping
 from cluster.fjord.batch import NEVER
 from cluster.physical.nodes import PhysicalPlan
 from cluster.spark.offsets import Offset
-from cluster.spark.reading.reads import StreamRead
-from cluster.spark.reading.tables import TableVersions
-from cluster.storage.stored_files import StoredFiles
+from cluster.spark.reading.reads import StreamRead, TableVersions
+from cluster.storage.stream_retention import StoredFiles
 
 Reached = Mapping[str, int]
 """By stream: the instant up to which history has been read."""

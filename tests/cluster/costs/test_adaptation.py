@@ -20,8 +20,7 @@ from cluster.costs.adaptation import (
     instant_for,
     shared_bounds,
 )
-from cluster.operators.characteristics import Characteristics, windowed
-from cluster.operators.kept_rows import kept_by_join
+from cluster.operators.characteristics import Characteristics, kept_by_join, windowed
 from cluster.operators.size_ranges import SizeRange, granules
 
 MS = 1_000

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cluster.costs.answering import answering_us, crossings_of
-from cluster.costs.estimates import estimates_of
+from cluster.costs.estimates import answering_us, crossings_of, estimates_of
 from cluster.costs.prices import Price, Prices, form_of
 from cluster.language.translation import translate
 from cluster.local.calibration import CATALOG

@@ -18,15 +18,16 @@ from cluster.costs.choice import (
     REST_SECONDS,
     Candidate,
     Change,
+    Option,
     Waiting,
     best_first,
     changes,
     cheapest,
+    cost_us,
     have_drifted,
     smoothed,
 )
 from cluster.costs.estimates import estimates_of, totals_of
-from cluster.costs.load import Option, cost_us
 from cluster.operators import Join, Node, TimeWindow
 from cluster.operators.walks import from_below
 from cluster.plan.alternatives import alternatives

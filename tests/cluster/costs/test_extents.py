@@ -7,12 +7,12 @@ from collections import defaultdict
 
 import pytest
 
-from cluster.costs.estimates import estimates_of
-from cluster.costs.extents import (
+from cluster.costs.estimates import (
     FEWEST_KEYS,
     LINKED_ASSUMED,
     SeenKeys,
     compared_lazily,
+    estimates_of,
     gone_through,
     keys_of,
     moves,
@@ -24,7 +24,7 @@ from cluster.language.translation import translate
 from cluster.operators import Extent, Node
 from cluster.plan.alternatives import alternatives
 from cluster.plan.epoch import PlannedQuery
-from cluster.plan.extent_keeping import extent_of, with_keeping
+from cluster.plan.extents import extent_of, with_keeping
 from cluster.plan.rewrite import rewrite
 from cluster.service.queries.plan_options import Figures, options_of
 from protocols.wire.streams import Field, FieldType, StreamSchema

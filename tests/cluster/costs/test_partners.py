@@ -10,18 +10,17 @@ import pytest
 from msgspec.structs import replace
 
 from cluster.costs.estimates import estimates_of, totals_of
-from cluster.costs.partners import expected_partners
 from cluster.costs.prices import SHIPPED
+from cluster.costs.selectivity import expected_partners
 from cluster.fjord.acceptance import RowLimitError, RowLimits, check_rows
 from cluster.fjord.batch import START
-from cluster.fjord.made_rows import RowFlows
-from cluster.fjord.measured_partners import measured_partners
+from cluster.fjord.measured_plans import measured_partners
 from cluster.fjord.operator_statistics import NONE_YET, Rates
-from cluster.fjord.stored_rows import RowsInMemory
+from cluster.fjord.stream_scan import RowsInMemory
+from cluster.fjord.upper_estimates import RowFlows
 from cluster.language.catalog import BaseStream, Catalog, StaticRelation
 from cluster.language.translation import translate
-from cluster.local.engine import Arrival, LocalEngine
-from cluster.local.memory_tables import MemoryTables, RelationRows
+from cluster.local.engine import Arrival, LocalEngine, MemoryTables, RelationRows
 from cluster.operators import Node, Source, TableLookup
 from cluster.operators.columns import Column
 from cluster.operators.walks import nodes_of
@@ -29,7 +28,7 @@ from cluster.physical.lowering import lower
 from cluster.physical.nodes import NOTHING
 from cluster.plan.alternatives import alternatives
 from cluster.plan.epoch import Plan, PlannedQuery
-from cluster.plan.relations_read import RelationSize
+from cluster.plan.names_read import RelationSize
 from cluster.plan.rewrite import rewrite
 from cluster.service.queries.plan_options import Figures, costs_of, options_of
 from protocols.wire.batches import DEFAULT_RATE_COLUMN

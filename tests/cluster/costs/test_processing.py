@@ -6,7 +6,7 @@ import dataclasses
 
 import pytest
 
-from cluster.costs.processing import (
+from cluster.costs.work import (
     UnitPrices,
     cost_of_aggregate,
     cost_of_count_window,

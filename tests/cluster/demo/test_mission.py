@@ -5,8 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from cluster.demo.mission import JOULES_A_DAY, mission_of
-from cluster.demo.view import DemoState, summary_line
+from cluster.demo.view import JOULES_A_DAY, DemoState, mission_of, summary_line
 from protocols.power.estimate import Workload, draw_mw
 from protocols.power.profiles import find_profile
 from protocols.wire.catalog import MoteEntry, MoteState

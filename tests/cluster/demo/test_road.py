@@ -8,7 +8,7 @@ from itertools import product
 
 import pytest
 
-from cluster.demo.replan.road import QUERY, RUSH_HOUR, SECOND_US, VALUES, WINDOW_US, Reading, answers, readings
+from cluster.demo.replan_scene import QUERY, RUSH_HOUR, SECOND_US, VALUES, WINDOW_US, Reading, answers, readings
 
 
 def of_all_combinations(sent: dict[str, list[Reading]]) -> Counter[tuple[int, ...]]:

@@ -7,7 +7,7 @@ from itertools import product
 import duckdb
 import pytest
 
-from cluster.expressions.outcomes import never_true
+from cluster.expressions.conditions import never_true
 from cluster.plan.scalar_texts import read_scalar
 from protocols.wire.streams import FieldType
 

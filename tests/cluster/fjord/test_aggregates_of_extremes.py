@@ -20,8 +20,8 @@ from cluster.fjord.aggregates import partial_columns
 from cluster.fjord.batch import END, NEVER, START, Batch
 from cluster.fjord.operators.aggregation import MergeAggregate
 from cluster.fjord.operators.partial_aggregation import PartialAggregate
+from cluster.fjord.partial_columns import SCALE
 from cluster.fjord.scalars import POLARS_TYPES
-from cluster.fjord.scaled_reals import SCALE
 from cluster.operators.columns import AggregateCall
 from cluster.plan.scalar_texts import read_scalar
 from protocols.wire.streams import FieldType

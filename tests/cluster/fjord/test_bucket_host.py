@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from cluster.fjord.bucket_state import without_dropped_groups
+from cluster.fjord.saved_state import without_dropped_groups
 
 
 def test_rows_of_queries_that_are_gone_go() -> None:

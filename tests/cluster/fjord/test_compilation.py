@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from cluster.fjord.acceptance import check_supported
-from cluster.fjord.instantiation import empty_crossing
+from cluster.fjord.running_kinds import empty_crossing
 from cluster.language.catalog import Catalog
 from cluster.language.errors import FjordSqlError
 from cluster.language.translation import (

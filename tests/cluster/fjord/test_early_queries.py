@@ -10,9 +10,9 @@ import polars as pl
 import pytest
 
 from cluster.fjord.batch import NEVER, START
-from cluster.fjord.look_ahead import LookAhead
+from cluster.fjord.early_answers import LookAhead
 from cluster.fjord.operators.count_window import CountWindow
-from cluster.fjord.stored_rows import RowsInMemory
+from cluster.fjord.stream_scan import RowsInMemory
 from cluster.language.catalog import Catalog
 from cluster.language.translation import translate
 from cluster.local.engine import Arrival, LocalEngine

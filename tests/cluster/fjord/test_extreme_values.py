@@ -30,8 +30,7 @@ from cluster.expressions.called_functions import (
     RightPad,
     RightTrim,
 )
-from cluster.fjord.scalar_programs import program_of
-from cluster.fjord.scalars import POLARS_TYPES, compile_scalar
+from cluster.fjord.scalars import POLARS_TYPES, compile_scalar, program_of
 from cluster.language.dialect import parse_scalar
 from cluster.operators.columns import Column, Scalar
 from cluster.plan.scalar_texts import read_scalar

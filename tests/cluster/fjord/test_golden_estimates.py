@@ -15,11 +15,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from cluster.fjord.made_rows import RowFlows
 from cluster.fjord.running_kinds import running_kind
-from cluster.fjord.state_size import StateOfFragment
+from cluster.fjord.upper_estimates import RowFlows, StateOfFragment
 from cluster.physical.nodes import Fragment
-from cluster.plan.relations_read import RelationSize
+from cluster.plan.names_read import RelationSize
 from tests.cluster.physical.test_text import GOLDEN, LINE, plan_of
 
 FILE = Path(__file__).with_name("golden_estimates.txt")

@@ -10,12 +10,19 @@ from hypothesis import strategies as st
 from cluster.errors import PlanError
 from cluster.fjord.batch import END, START, Batch
 from cluster.fjord.counters import counters_of
-from cluster.fjord.graph import Dataflow, RunningOperator
+from cluster.fjord.dataflow import (
+    Dataflow,
+    PullQueue,
+    PushQueue,
+    Queue,
+    RoundRobin,
+    RunningOperator,
+    Scheduler,
+    Tickets,
+)
 from cluster.fjord.operator import Operator
 from cluster.fjord.operators.multiplexing import Multiplex
 from cluster.fjord.operators.reordering import Reorder
-from cluster.fjord.queues import PullQueue, PushQueue, Queue
-from cluster.fjord.scheduler import RoundRobin, Scheduler, Tickets
 
 
 class AddOne(Operator):

@@ -11,10 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cluster.expressions.nodes import Call, Column, Literal
-from cluster.fjord.scalar_rules import function_of
+from cluster.fjord.scalars import function_of
 from cluster.scalars import json_documents as documents
-from cluster.scalars.json_documents import DEEPEST_DOCUMENT
-from cluster.scalars.json_paths import MOST_STEPS, path_text
+from cluster.scalars.json_documents import DEEPEST_DOCUMENT, MOST_STEPS, path_text
 from cluster.scalars.texts import LONGEST_TEXT
 from protocols.wire.streams import FieldType
 from tests.cluster.fjord.document_definition import OF_DOCUMENTS, document_of

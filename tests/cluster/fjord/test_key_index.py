@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster.fjord.key_index import EXACT, KeyIndex
+from cluster.fjord.lookup_tables import EXACT, KeyIndex
 
 EDGES = (-(2**63), 2**63 - 1, -EXACT, EXACT, EXACT + 1)
 near = st.integers(-4, 12)

@@ -10,12 +10,11 @@ from hypothesis import strategies as st
 
 from cluster.costs.estimates import estimates_of, totals_of
 from cluster.errors import PlanError
-from cluster.fjord import acceptance, state_size
+from cluster.fjord import acceptance, upper_estimates
 from cluster.fjord.acceptance import RowLimitError, RowLimits, check_supported, made_per_second
 from cluster.fjord.batch import NEVER
-from cluster.fjord.made_rows import RowFlows
 from cluster.fjord.row_flow import RowFlow
-from cluster.fjord.state_size import StateLimitError, kept_by
+from cluster.fjord.upper_estimates import RowFlows, StateLimitError, kept_by
 from cluster.language.catalog import Catalog
 from cluster.language.translation import translate
 from cluster.operators import Difference, Distinct, Node, Union
@@ -52,7 +51,7 @@ def check_rows(running: Plan, added: PlannedQuery, rates: dict[str, float], limi
 
 def check_state(running: Plan, added: PlannedQuery, rates: dict[str, float], *, limit_bytes: int) -> None:
     before = lower(running)
-    state_size.check_state(before, with_query(before, added), added.identity, rates, limit_bytes=limit_bytes)
+    upper_estimates.check_state(before, with_query(before, added), added.identity, rates, limit_bytes=limit_bytes)
 
 
 def made(plan: Plan, rates: dict[str, float]) -> float:
@@ -295,7 +294,7 @@ def test_nexmark_is_accepted_at_its_usual_rate(name, alone):
     events = {"person": 200.0, "auction": 600.0, "bid": 9_200.0}
     check_rows(EMPTY, alone, events, RowLimits())
     if name in JOINS_OF_NEXMARK:
-        assert state_size.state_bytes(lower(Plan(1, (alone,))), events) < 16 * 1024**3
+        assert upper_estimates.state_bytes(lower(Plan(1, (alone,))), events) < 16 * 1024**3
 
 
 def test_rows_of_products_share_the_values_of_what_they_have_in_common():

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cluster.fjord.acceptance import RowLimits, TextLimitError, check_supported, check_texts
-from cluster.fjord.made_texts import characters_per_second
+from cluster.fjord.long_texts import characters_per_second
 from cluster.language.catalog import Catalog
 from cluster.language.translation import translate
 from cluster.physical.lowering import lower, with_query, without_query

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cluster.fjord.measured_nodes import measured_nodes
+from cluster.fjord.measured_plans import measured_nodes
 from cluster.fjord.operator_statistics import NONE_YET, Rates
 from cluster.language.catalog import Catalog
 from cluster.language.translation import translate

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from cluster.costs.selectivity import share_of_pairs
-from cluster.fjord.measured_pair_shares import measured_pair_shares
+from cluster.fjord.measured_plans import measured_pair_shares
 from cluster.fjord.operator_statistics import Rates
 from cluster.operators import Join, Node, TimeWindow
 from cluster.operators.characteristics import KEYS_ASSUMED

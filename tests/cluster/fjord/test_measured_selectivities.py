@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from cluster.costs.estimates import estimates_of
-from cluster.fjord.measured_selectivities import measured_selectivities
+from cluster.fjord.measured_plans import measured_selectivities
 from cluster.fjord.operator_statistics import NONE_YET, Rates
 from cluster.language.catalog import Catalog
 from cluster.language.translation import translate

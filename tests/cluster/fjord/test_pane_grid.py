@@ -18,12 +18,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
-from cluster.fjord import pane_grid
 from cluster.fjord.aggregates import partial_columns
 from cluster.fjord.batch import ALWAYS, END, NEVER, START, Batch
-from cluster.fjord.operators.pane_aggregation import PaneAggregate, WindowSubscriber
+from cluster.fjord.operators import pane_aggregation
+from cluster.fjord.operators.pane_aggregation import PaneAggregate, PaneGrid, WindowSubscriber, has_slabs
 from cluster.fjord.operators.partial_aggregation import PartialAggregate
-from cluster.fjord.pane_grid import PaneGrid, has_slabs
 from cluster.fjord.scalars import POLARS_TYPES
 from cluster.operators.columns import QUERY_GROUP, VISIBLE_FROM, AggregateCall, Column, Schema
 from protocols.wire.streams import FieldType
@@ -119,8 +118,8 @@ def same(one: pl.DataFrame, other: pl.DataFrame, values: Sequence[Any]) -> None:
 
 @pytest.fixture(autouse=True)
 def grids_of_few_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pane_grid, "MANY_ROWS", 1)
-    monkeypatch.setattr(pane_grid, "FEWEST_KEYS", 1)
+    monkeypatch.setattr(pane_aggregation, "MANY_ROWS", 1)
+    monkeypatch.setattr(pane_aggregation, "FEWEST_KEYS", 1)
 
 
 @pytest.mark.parametrize("keys", KEYS.values(), ids=KEYS)
@@ -146,7 +145,7 @@ def test_grids_merge_what_rows_merge(keys: Schema, kind: FieldType, values: Sequ
         patch.setattr(PaneGrid, "of", lambda *_: None)
         expected = answered(kind, keys, windows, steps)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pane_grid, "MOST_CELLS", data.draw(st.sampled_from([1, 1_000])))
+        patch.setattr(pane_aggregation, "MOST_CELLS", data.draw(st.sampled_from([1, 1_000])))
         found = answered(kind, keys, windows, steps)
     same(found, expected, [each[-1] for each in (*first, *second) if each[-1] is not None])
     assert found.height == expected.height
@@ -190,18 +189,18 @@ def test_few_rows_and_grids_with_many_gaps_are_merged_as_rows(monkeypatch: pytes
     columns = partial_columns(of_stamps(numbers(kind)))
     diagonal = panes(keys, kind, [(4 * number, 1, number, None, 1) for number in range(9)]).rows
     assert PaneGrid.of(diagonal, ["k"], columns) is None, "9 rows in 81 cells"
-    monkeypatch.setattr(pane_grid, "MOST_CELLS", 9)
+    monkeypatch.setattr(pane_aggregation, "MOST_CELLS", 9)
     grid = PaneGrid.of(diagonal, ["k"], columns)
     assert grid is not None
     assert grid.merged(columns, 8, 4, ALWAYS, NEVER) is not None
-    monkeypatch.setattr(pane_grid, "MANY_ROWS", 100)
+    monkeypatch.setattr(pane_aggregation, "MANY_ROWS", 100)
     assert grid.merged(columns, 8, 4, ALWAYS, NEVER) is None
-    monkeypatch.setattr(pane_grid, "FEWEST_KEYS", 10)
+    monkeypatch.setattr(pane_aggregation, "FEWEST_KEYS", 10)
     assert PaneGrid.of(diagonal, ["k"], columns) is None, "9 keys"
 
 
 def test_positions_of_a_long_gap_are_not_listed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pane_grid, "MANY_ROWS", 1)
+    monkeypatch.setattr(pane_aggregation, "MANY_ROWS", 1)
     kind, keys = FieldType.INTEGER, KEYS["one"]
     columns = partial_columns(of_stamps(numbers(kind)))
     rows = panes(keys, kind, [(0, 1, 1, None, 1), (2**61, 1, 1, None, 1)]).rows

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
 
-from cluster.fjord.predicate_index import PredicateIndex
+from cluster.fjord.operators.filtering import PredicateIndex
 from cluster.fjord.scalars import POLARS_TYPES, compile_scalar
 from cluster.operators.columns import Column, Scalar
 from cluster.plan.predicate_intervals import Interval, extract_ranges

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from cluster.fjord.batch import END, START, Batch
 from cluster.fjord.operators.sampling import Sample
-from cluster.fjord.stored_rows import RowsInFile, RowsInMemory, StoredRows
-from cluster.fjord.stream_scan import StreamScan
+from cluster.fjord.stream_scan import RowsInFile, RowsInMemory, StoredRows, StreamScan
 from cluster.fjord.upstream_dataflow import UpstreamDataflow
 from cluster.operators.columns import Column
 from protocols.wire.batches import (

@@ -7,7 +7,7 @@ import pytest
 
 from cluster.errors import PlanError
 from cluster.fjord.batch import END, START, Batch
-from cluster.fjord.queues import PullQueue, PushQueue, WhenFull
+from cluster.fjord.dataflow import PullQueue, PushQueue, WhenFull
 
 
 def batch(*starts: int, watermark: int = 0) -> Batch:

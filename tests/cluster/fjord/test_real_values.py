@@ -11,13 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster.fjord.buckets import bucket_numbers
-from cluster.fjord.key_index import KeyIndex
-from cluster.fjord.lookup_tables import LookupTable
-from cluster.fjord.relation_tables import RelationTables
-from cluster.fjord.sliced_table import SlicedTable, cut, slice_file
-from cluster.fjord.stored_rows import RowsInFile
-from cluster.fjord.stream_scan import StreamScan
+from cluster.fjord.lookup_tables import KeyIndex, LookupTable
+from cluster.fjord.relation_tables import RelationTables, SlicedTable, cut, slice_file
+from cluster.fjord.row_order import bucket_numbers
+from cluster.fjord.stream_scan import RowsInFile, StreamScan
 from cluster.operators import Filter, Project, Relation
 from cluster.operators.columns import Column, Output
 from cluster.plan.scalar_texts import read_scalar

@@ -9,8 +9,7 @@ import pytest
 
 from cluster.fjord import relation_tables
 from cluster.fjord.lookup_tables import LookupTable, UnreadableRelationError
-from cluster.fjord.relation_tables import TABLES_KEPT, RelationTables
-from cluster.fjord.sliced_table import SlicedTable
+from cluster.fjord.relation_tables import TABLES_KEPT, RelationTables, SlicedTable
 from cluster.operators import Distinct, Join, Node, Relation
 from cluster.operators.columns import Column
 from cluster.storage.relation_versions import RelationVersions

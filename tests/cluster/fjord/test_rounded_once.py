@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from cluster.scalars.numbers import round_to
 from cluster.scalars.operators import cast_to
-from cluster.scalars.rounded_once import nearest_integer
+from cluster.scalars.real_values import nearest_integer
 from protocols.wire.streams import FieldType
 
 DIGITS = st.text("0123456789", max_size=25)

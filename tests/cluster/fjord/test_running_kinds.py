@@ -11,9 +11,8 @@ from typing import get_args
 
 import pytest
 
-from cluster.fjord.instantiation import operator_of
 from cluster.fjord.running_kind import PassesNoOrigins, RunningKind
-from cluster.fjord.running_kinds import ENTRIES, RUNNING_KINDS, running_kind
+from cluster.fjord.running_kinds import ENTRIES, RUNNING_KINDS, operator_of, running_kind
 from cluster.operators.operation import Operation, Prompt
 from cluster.physical import operations as kinds
 from cluster.physical.operations import OPERATIONS

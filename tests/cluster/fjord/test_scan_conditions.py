@@ -13,9 +13,7 @@ from hypothesis import strategies as st
 
 from cluster.fjord.batch import START
 from cluster.fjord.lookup_tables import Tables
-from cluster.fjord.scan_conditions import MOST, wanted_rows
-from cluster.fjord.stored_rows import RowsInFile, RowsInMemory
-from cluster.fjord.stream_scan import StreamScan
+from cluster.fjord.stream_scan import MOST, RowsInFile, RowsInMemory, StreamScan, wanted_rows
 from cluster.fjord.upstream_dataflow import UpstreamDataflow
 from cluster.language.catalog import Catalog, StaticRelation
 from cluster.language.translation import translate

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cluster.fjord.scheduler import RoundRobin, Tickets
+from cluster.fjord.dataflow import RoundRobin, Tickets
 
 
 def test_round_robin_takes_every_ready_operator_in_turn() -> None:

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import polars as pl
 
-from cluster.fjord.collecting import in_order
-from cluster.fjord.seams import closed_at_once
+from cluster.fjord.answers import in_order
+from cluster.fjord.waiting_answers import closed_at_once
 
 T = 10
 Answer = tuple[str, int, int, str, str]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from cluster.fjord import state_size
-from cluster.fjord.state_size import StateLimitError, kept_by
+from cluster.fjord import upper_estimates
+from cluster.fjord.upper_estimates import StateLimitError, kept_by
 from cluster.language.catalog import Catalog
 from cluster.language.translation import translate
 from cluster.physical.lowering import lower, with_query
@@ -113,7 +113,7 @@ def test_a_query_too_many_is_refused_with_the_figures():
     running = lower(Plan(1, (query("SELECT DISTINCT sensor FROM traffic WINDOW(RANGE 10 SECONDS)"),)))
 
     def check_state(added: PlannedQuery, rates: dict[str, float], *, limit_bytes: int) -> None:
-        state_size.check_state(running, with_query(running, added), added.identity, rates, limit_bytes=limit_bytes)
+        upper_estimates.check_state(running, with_query(running, added), added.identity, rates, limit_bytes=limit_bytes)
 
     wide = query("SELECT DISTINCT speed FROM traffic WINDOW(RANGE 1 DAY)", 2)
     with pytest.raises(StateLimitError, match=r"up to 263\.7 MiB of state, 263\.7 MiB of it.*100 tuples.*100\.0 MiB"):

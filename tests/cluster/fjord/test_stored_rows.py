@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 
 from cluster.fjord.batch import START
-from cluster.fjord.stored_rows import RowsInFile, RowsInMemory, read_together
+from cluster.fjord.stream_scan import RowsInFile, RowsInMemory, read_together
 
 
 @pytest.mark.parametrize("name", ["plant [1]", "a*b", "a?b", "{x,y}"])

@@ -10,7 +10,7 @@ import pytest
 
 from cluster.errors import PlanError
 from cluster.expressions.nodes import Call, Column, Literal
-from cluster.fjord.scalar_rules import function_of
+from cluster.fjord.scalars import function_of
 from cluster.scalars.patterns import PatternError, pattern_of
 from cluster.scalars.text_patterns import extracting, matching, replacing
 from cluster.scalars.texts import LONGEST_TEXT

@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 from cluster.expressions.timestamps import EARLIEST_US, HOUR_US, LATEST_US, timestamp_iso, timestamp_us
-from cluster.fjord.time_zones import local_in, local_of
+from cluster.fjord.timestamp_functions import local_in, local_of
 
 ZONES = ("Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Asia/Kolkata", "Pacific/Apia", "UTC")
 

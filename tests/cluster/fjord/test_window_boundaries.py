@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cluster.fjord.time_zones import local_in
+from cluster.fjord.timestamp_functions import local_in
 from cluster.fjord.window_boundaries import CYCLE_DAYS, first_without, next_boundaries, windows_at
 from cluster.operators.window_shapes import DAY_US, HOUR_US, Grid, Span
 from tests.cluster.calendar_definition import boundaries_of

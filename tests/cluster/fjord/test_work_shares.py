@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from cluster.fjord.work_shares import WINDOW_SECONDS, Worked, WorkShares
+from cluster.fjord.overruns import WINDOW_SECONDS, Worked, WorkShares
 
 LATE = 5.0
 

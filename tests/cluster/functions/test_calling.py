@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from cluster.errors import ClusterError
 from cluster.expressions.user_functions import FunctionLanguage, UserFunction
-from cluster.fjord import scalar_rules
+from cluster.fjord import scalars
 from cluster.functions import calling
 from cluster.functions.allowed import FunctionRules, checked_patterns, listed
 from cluster.functions.calling import FunctionCalls, check_function
@@ -102,11 +102,11 @@ def test_a_strict_function_is_called_with_rows_without_null_only():
 
 def test_reals_that_are_no_numbers_and_texts_that_are_too_long_are_null(monkeypatch):
     with calling_under(RULES) as calls:
-        monkeypatch.setattr(scalar_rules, "CALLS", calls)
-        found = scalar_rules.user_function(function("no_numbers"))(pl.Series([0.0] * 6)).to_list()
+        monkeypatch.setattr(scalars, "CALLS", calls)
+        found = scalars.user_function(function("no_numbers"))(pl.Series([0.0] * 6)).to_list()
         assert found == [None, None, None, 0.0, None, 1.0]
         assert math.copysign(1.0, found[3]) == 1.0
-        long = scalar_rules.user_function(function("long_text", result=TEXT))(pl.Series([0.0] * 2))
+        long = scalars.user_function(function("long_text", result=TEXT))(pl.Series([0.0] * 2))
         assert [each and len(each) for each in long.to_list()] == [10_000, None]
 
 

@@ -15,18 +15,17 @@ from cluster.expressions.nodes import UserCall
 from cluster.expressions.user_functions import UserFunction
 from cluster.expressions.walks import functions_called
 from cluster.fjord.batch import NEVER, START
-from cluster.fjord.stored_rows import RowsInMemory
+from cluster.fjord.stream_scan import RowsInMemory
 from cluster.functions.allowed import FunctionRules
 from cluster.functions.calling import CALLS
 from cluster.language.catalog import Catalog, StaticRelation
 from cluster.language.translation import translate
-from cluster.local.engine import Arrival, LocalEngine
-from cluster.local.memory_tables import MemoryTables, RelationRows
+from cluster.local.engine import Arrival, LocalEngine, MemoryTables, RelationRows
 from cluster.operators.columns import Column
 from cluster.physical.lowering import lower
-from cluster.plan.called_functions import functions_of
 from cluster.plan.demand import demands_of
 from cluster.plan.epoch import Plan, PlannedQuery
+from cluster.plan.names_read import functions_of
 from cluster.plan.rewrite import rewrite
 from protocols.wire.streams import Field, FieldType, StreamSchema
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster.ingest.absences import Absences, Counted
+from cluster.ingest.proxy_reports import Absences, Counted
 from protocols.presence.attention import LONGEST_PAUSE_US, Attention
 
 SECOND = 1_000_000

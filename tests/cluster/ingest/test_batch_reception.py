@@ -23,14 +23,16 @@ from cluster.ingest.admission import StreamAdmission
 from cluster.ingest.batch_reception import (
     AcknowledgeNow,
     BatchReception,
+    Commit,
+    CommitCycle,
     CommitSoon,
     Decision,
     GiveUpLost,
+    Lane,
     LeaveOutLate,
     LeaveToProxy,
     Reject,
 )
-from cluster.ingest.commit_cycle import Commit, CommitCycle, Lane
 from cluster.storage.stream_tables import StreamPosition
 from protocols.wire.batches import Batch, Column, PackedBatch, Resumption, make_columns, pack_batch, unpack_batch
 from protocols.wire.frames import VERSION

@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster.ingest import commit_cycle
+from cluster.ingest import batch_reception
 from cluster.ingest.admission import StreamAdmission, Verdict
-from cluster.ingest.commit_cycle import Commit, CommitCycle, ToAcknowledge
+from cluster.ingest.batch_reception import Commit, CommitCycle, ToAcknowledge
 from cluster.storage.stream_tables import ProxyPosition, StreamPosition
 from protocols.wire.batches import Rejection
 
@@ -236,7 +236,7 @@ def test_after_a_failure_commits_are_tried_at_growing_intervals_until_a_batch_is
 
 
 def test_lanes_left_to_their_proxies_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(commit_cycle, "MOST_LEFT", 2)
+    monkeypatch.setattr(batch_reception, "MOST_LEFT", 2)
     cycle = CommitCycle(StreamAdmission(NOTHING))
     for name in "rqp":
         cycle.leave((name, "e"))

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster.ingest.proxy_clocks import ClockChange, ProxyClocks, not_after
+from cluster.ingest.proxy_reports import ClockChange, ProxyClocks, not_after
 from protocols.wire.catalog import ClockFault
 
 S = 1_000_000

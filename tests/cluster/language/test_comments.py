@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from cluster.language.comments import without_comments
 from cluster.language.dialect import FjordSQL
 from cluster.language.errors import FjordSqlError
+from cluster.language.statement_texts import without_comments
 from cluster.language.translation import parse_statement, translate, translate_derived
 from cluster.operators import Source
 from tests.cluster.language.example_catalog import CATALOG as STREAMS

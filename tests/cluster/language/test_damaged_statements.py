@@ -14,10 +14,10 @@ from dataclasses import replace
 import pytest
 from sqlglot import exp
 
+from cluster.language.declarations import CreateRelation
 from cluster.language.dialect import FjordSQL
 from cluster.language.errors import FjordSqlError
 from cluster.language.parsing import FjordSqlParser
-from cluster.language.relation_statements import CreateRelation
 from cluster.language.stream_item import ITEM_CLAUSES
 from cluster.language.translation import (
     CreateDerivedStream,

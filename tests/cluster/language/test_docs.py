@@ -1,4 +1,4 @@
-"""Every example of docs/reference/sql.md does what the page says."""
+"""Every example of docs/reference/sql.md, and of the pages that it lists, does what the page says."""
 
 from __future__ import annotations
 
@@ -13,12 +13,11 @@ from msgspec.structs import replace
 from cluster.errors import PlanError
 from cluster.fjord.acceptance import check_supported
 from cluster.language.catalog import Catalog, StaticRelation
+from cluster.language.declarations import CreateFunction, CreateRelation, DropRelation
 from cluster.language.errors import FjordSqlError
-from cluster.language.function_statements import CreateFunction
 from cluster.language.functions import AGGREGATE_NAMES, FUNCTION_NAMES
 from cluster.language.parameters import bind
 from cluster.language.quantities import DURATION_UNITS
-from cluster.language.relation_statements import CreateRelation, DropRelation
 from cluster.language.translation import (
     CreateDerivedStream,
     CreateStream,
@@ -32,11 +31,17 @@ from cluster.operators.columns import Column
 from cluster.plan.rewrite import rewrite
 from protocols.wire.streams import FieldType
 
-PAGE = (Path(__file__).parents[3] / "docs" / "reference" / "sql.md").read_text(encoding="utf-8")
+REFERENCE = Path(__file__).parents[3] / "docs" / "reference"
+PAGES = re.findall(r"^\* \[[^]]+\]\((sql/[\w-]+\.md)\)", (REFERENCE / "sql.md").read_text("utf-8"), re.MULTILINE)
+PAGE = "".join((REFERENCE / each).read_text("utf-8") for each in ("sql.md", *PAGES))
 EXAMPLES = re.findall(r"^```(sql[a-z ]*)\n(.*?)^```$", PAGE, flags=re.MULTILINE | re.DOTALL)
 
 
-def test_examples_are_run_in_the_order_of_the_page():
+def test_every_page_is_listed():
+    assert sorted(PAGES) == sorted(f"sql/{each.name}" for each in (REFERENCE / "sql").glob("*.md"))
+
+
+def test_examples_are_run_in_the_order_of_the_pages():
     sensors = (Column("sensor", FieldType.TEXT), Column("battery", FieldType.REAL))
     catalog = Catalog.of([StaticRelation("sensors", "sensors@0", sensors)])
     seen = {"sql": 0, "sql refused": 0, "sql unsupported": 0, "sql template": 0}

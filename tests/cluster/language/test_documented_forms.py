@@ -23,7 +23,7 @@ import pytest
 from cluster.fjord.acceptance import check_supported
 from cluster.language.catalog import BaseStream, Catalog, StaticRelation
 from cluster.language.errors import FjordSqlError
-from cluster.language.foreign_functions import INSTEAD
+from cluster.language.foreign_names import INSTEAD
 from cluster.language.translation import translate
 from cluster.operators import Node, Project, StampJoin
 from cluster.operators.columns import Column

@@ -5,9 +5,9 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from cluster.language import relation_statements, selects
+from cluster.language import declarations, selects
 from cluster.language.errors import LONGEST_MESSAGE, FjordSqlError
-from cluster.language.stars import MOST_COLUMNS
+from cluster.language.scope import MOST_COLUMNS
 from cluster.language.translation import CreateStream, SelectStatement, parse_statement, translate
 from protocols.wire.streams import LONGEST_UNIT, MOST_FIELDS, StreamSchema
 from tests.cluster.language.example_catalog import CATALOG, TRAFFIC
@@ -68,7 +68,7 @@ def test_a_stream_that_was_declared_before_is_taken_up_whatever_its_columns():
 
 def test_columns_of_a_relation_are_counted_before_they_are_compared(monkeypatch):
     compared = []
-    monkeypatch.setattr(relation_statements, "_column", lambda column, *_: compared.append(column))
+    monkeypatch.setattr(declarations, "_column", lambda column, *_: compared.append(column))
     columns = ", ".join(f"c{number} REAL" for number in range(7_000))
     with pytest.raises(FjordSqlError, match="at most 256 columns"):
         parse_statement(f"CREATE RELATION x ({columns}) FROM 'x.csv' REFRESH EVERY 1 HOUR")

@@ -10,7 +10,7 @@ from cluster.language.errors import FjordSqlError
 from cluster.language.parameters import bind
 from cluster.language.statement_texts import statements_in
 from cluster.language.translation import translate
-from cluster.operators.unique_names import Names, unique_name
+from cluster.operators.columns import Names, unique_name
 from cluster.service.registry.query_names import NamesInUse, spellings_of
 from protocols.wire.streams import Field, FieldType, StreamSchema
 

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from sqlglot import exp
 
 from cluster.language.errors import FjordSqlError
-from cluster.language.parameter_marks import marks_in
 from cluster.language.parameter_values import value_of_word
 from cluster.language.parameters import bind, check_names, names_in
 from cluster.language.statement_trees import statement_tree
+from cluster.language.tokens import marks_in
 from cluster.language.translation import parse_statement, translate
 from tests.cluster.language.example_catalog import CATALOG
 

@@ -7,7 +7,7 @@ import pytest
 from cluster.language.errors import FjordSqlError
 from cluster.language.translation import translate
 from cluster.scalars.patterns import LONGEST_PATTERN, MOST_GROUPS, Pattern, PatternError, pattern_of
-from cluster.scalars.replacements import LONGEST_REPLACEMENT, replacement_of
+from cluster.scalars.text_patterns import LONGEST_REPLACEMENT, replacement_of
 from tests.cluster.language.example_catalog import CATALOG
 
 READ = [

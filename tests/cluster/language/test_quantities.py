@@ -8,6 +8,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from cluster.language.declarations import CreateRelation
 from cluster.language.errors import FjordSqlError
 from cluster.language.item_clause import ItemClause
 from cluster.language.quantities import (
@@ -20,7 +21,6 @@ from cluster.language.quantities import (
     period_us,
     row_count,
 )
-from cluster.language.relation_statements import CreateRelation
 from cluster.language.stream_item import ITEM_CLAUSES
 from cluster.language.translation import parse_statement, translate, translate_derived
 from cluster.operators import Source, TimeWindow, Zip

@@ -6,9 +6,8 @@ import pytest
 
 from cluster.language.catalog import Catalog, CatalogError, StaticRelation
 from cluster.language.comparisons import Comparison
-from cluster.language.errors import FjordSqlError
-from cluster.language.relation_statements import CreateRelation, DropRelation
-from cluster.language.secrets import masked, masked_span
+from cluster.language.declarations import CreateRelation, DropRelation
+from cluster.language.errors import FjordSqlError, masked, masked_span
 from cluster.language.translation import parse_statement, translate
 from cluster.operators.columns import Column
 from protocols.wire.streams import FieldType

@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 
 from cluster.fjord.batch import START
-from cluster.fjord.stored_rows import RowsInMemory
+from cluster.fjord.stream_scan import RowsInMemory
 from cluster.language.catalog import BaseStream, Catalog
 from cluster.language.translation import translate
 from cluster.local.engine import Arrival, LocalEngine

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from cluster.language.errors import FjordSqlError
-from cluster.language.stream_items import NO_ALIASES
+from cluster.language.item_parsing import NO_ALIASES
 from cluster.language.translation import translate
 from tests.cluster.language.example_catalog import CATALOG
 

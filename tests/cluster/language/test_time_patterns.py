@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster.language.time_patterns import PatternError, of_date_format, of_to_char
+from cluster.language.time_functions import PatternError, of_date_format, of_to_char
 
 
 @pytest.mark.parametrize(("pattern", "expected"), [

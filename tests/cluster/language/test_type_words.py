@@ -6,7 +6,7 @@ import pytest
 
 from cluster.language.errors import FjordSqlError
 from cluster.language.translation import CreateRelation, CreateStream, parse_statement, translate, translate_derived
-from cluster.language.type_words import COLUMN_TYPES, hint_for
+from cluster.language.typing_rules import COLUMN_TYPES, hint_for
 from protocols.wire.streams import FieldType
 from tests.cluster.language.example_catalog import CATALOG
 

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from cluster.expressions.user_functions import UserFunction
 from cluster.language.catalog import Catalog
-from cluster.language.function_statements import name_in_use
+from cluster.language.declarations import name_in_use
 from cluster.language.parameters import bind
 from cluster.language.translation import translate
 from cluster.operators import UntilNext

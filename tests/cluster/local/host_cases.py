@@ -22,8 +22,8 @@ from cluster.language.catalog import Catalog, StaticRelation
 from cluster.language.translation import translate
 from cluster.operators.columns import Column
 from cluster.plan.epoch import PlannedQuery
-from cluster.plan.extent_keeping import with_keeping
-from cluster.plan.pane_families import with_family
+from cluster.plan.extents import with_keeping
+from cluster.plan.pane_query import with_family
 from cluster.plan.rewrite import rewrite
 from protocols.wire.batches import DEFAULT_RATE_COLUMN
 from protocols.wire.streams import Field, FieldType, StreamSchema

@@ -15,7 +15,7 @@ import polars as pl
 from msgspec.structs import replace
 
 from cluster.fjord.batch import ALWAYS, NEVER, START
-from cluster.fjord.stored_rows import RowsInMemory
+from cluster.fjord.stream_scan import RowsInMemory
 from cluster.local.engine import Arrival, LocalEngine
 from cluster.operators import Join, Node
 from cluster.physical.migration import Migration

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from cluster.operators import Distinct, Filter, Granularity, Join, Node, Project, SemiJoin, Union, UntilNext
 from cluster.operators.scalar_expressions import passed_on
-from cluster.plan.extent_keeping import with_keeping
-from cluster.plan.pane_families import families_of, with_family
+from cluster.plan.extents import with_keeping
+from cluster.plan.pane_query import families_of, with_family
 from tests.cluster.local.extent_plans import WINDOWS, extent, with_top
 from tests.cluster.local.plans_cut_apart import PAIRS, renamed
 from tests.cluster.local.random_plans import plan_and_rewritten, two_alternatives

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 
-from cluster.local.memory_tables import MemoryTables
+from cluster.local.engine import MemoryTables
 from cluster.operators import (
     AntiJoin,
     Distinct,

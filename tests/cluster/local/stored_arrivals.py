@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from cluster.fjord.stored_rows import RowsInFile
+from cluster.fjord.stream_scan import RowsInFile
 from cluster.local.engine import Arrival
 from cluster.storage.stream_tables import StreamTable
 

@@ -13,8 +13,18 @@ from cluster.fjord.operator import State
 from cluster.fjord.saved_state import pack_state
 from cluster.language.translation import translate
 from cluster.local import calibration
-from cluster.local.calibration import CATALOG, Sighting, calibrated, fitted, nonnegative, run_query
-from cluster.local.price_workloads import LOADS, WORKLOADS, Load, written
+from cluster.local.calibration import (
+    CATALOG,
+    LOADS,
+    WORKLOADS,
+    Load,
+    Sighting,
+    calibrated,
+    fitted,
+    nonnegative,
+    run_query,
+    written,
+)
 from cluster.operators.walks import nodes_of
 from cluster.plan.rewrite import rewrite
 

@@ -12,8 +12,8 @@ from collections import Counter
 import pytest
 from msgspec.structs import replace
 
-from cluster.fjord.measured_nodes import logical_kind
-from cluster.fjord.state_size import kept_by
+from cluster.fjord.measured_plans import logical_kind
+from cluster.fjord.upper_estimates import kept_by
 from cluster.language.translation import translate
 from cluster.operators import CountWindow, Extent, Filter, Node, PartitionedWindow, Source
 from cluster.operators.columns import STAMP, Output, Scalar
@@ -23,9 +23,8 @@ from cluster.operators.scalar_expressions import passed_on
 from cluster.operators.walks import nodes_of, rebuilt
 from cluster.physical.lowering import begins_with_others, lower, lower_alone, with_query, without_query
 from cluster.physical.nodes import Fragment
-from cluster.plan.counted_extents import common_part, with_counted_extents
 from cluster.plan.epoch import Plan, PlannedQuery
-from cluster.plan.extent_keeping import with_keeping
+from cluster.plan.extents import common_part, with_counted_extents, with_keeping
 from cluster.plan.rewrite import rewrite
 from cluster.plan.scalar_texts import read_scalar
 from cluster.plan.stored_plans import read, written

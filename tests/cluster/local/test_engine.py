@@ -11,13 +11,12 @@ import polars as pl
 import pytest
 
 from cluster.errors import PlanError
+from cluster.fjord.answers import Answered
 from cluster.fjord.batch import NEVER, START
-from cluster.fjord.collecting import Answered
-from cluster.fjord.stored_rows import RowsInFile, RowsInMemory, StoredRows
+from cluster.fjord.stream_scan import RowsInFile, RowsInMemory, StoredRows
 from cluster.language.catalog import Catalog, StaticRelation
 from cluster.language.translation import translate
-from cluster.local.engine import Arrival, LocalEngine
-from cluster.local.memory_tables import MemoryTables, RelationRows
+from cluster.local.engine import Arrival, LocalEngine, MemoryTables, RelationRows
 from cluster.operators.columns import Column
 from cluster.plan.epoch import Plan, PlannedQuery
 from cluster.plan.rewrite import rewrite

@@ -16,17 +16,16 @@ from hypothesis import strategies as st
 from cluster.fjord.acceptance import check_supported
 from cluster.fjord.batch import NEVER, START, Batch
 from cluster.fjord.operators.held_rows import Held
-from cluster.fjord.stored_rows import RowsInMemory
+from cluster.fjord.stream_scan import RowsInMemory
 from cluster.language.catalog import Catalog, StaticRelation
 from cluster.language.errors import FjordSqlError
 from cluster.language.translation import translate
-from cluster.local.engine import Arrival, LocalEngine
-from cluster.local.memory_tables import MemoryTables, RelationRows
+from cluster.local.engine import Arrival, LocalEngine, MemoryTables, RelationRows
 from cluster.operators import Held as HeldNode
 from cluster.operators import Node, Relation
 from cluster.operators.columns import Column
 from cluster.operators.walks import nodes_of
-from cluster.physical.beginnings import beginning_us
+from cluster.physical.nodes import beginning_us
 from cluster.plan.epoch import Plan, PlannedQuery
 from cluster.plan.history import with_history_starts
 from cluster.plan.rewrite import rewrite

@@ -7,10 +7,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from cluster.fjord.stored_rows import RowsInMemory
+from cluster.fjord.stream_scan import RowsInMemory
 from cluster.language.translation import translate
-from cluster.local.engine import Arrival, LocalEngine
-from cluster.local.memory_tables import MemoryTables
+from cluster.local.engine import Arrival, LocalEngine, MemoryTables
 from cluster.physical.lowering import lower
 from cluster.plan.epoch import Plan, PlannedQuery
 from cluster.plan.rewrite import rewrite

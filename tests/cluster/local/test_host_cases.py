@@ -7,9 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from cluster.fjord.stored_rows import RowsInMemory
-from cluster.local.engine import Arrival, LocalEngine
-from cluster.local.memory_tables import MemoryTables, RelationRows
+from cluster.fjord.stream_scan import RowsInMemory
+from cluster.local.engine import Arrival, LocalEngine, MemoryTables, RelationRows
 from cluster.plan.epoch import Plan
 from tests.cluster.local.host_cases import ARRIVING, CASES, STATIC, difference, frame, planned, relation_frame
 

@@ -12,11 +12,10 @@ import msgspec
 import pytest
 
 from cluster.fjord.batch import NEVER
-from cluster.fjord.control import MicroBatchControl, merged_control
-from cluster.fjord.stored_rows import RowsInMemory
+from cluster.fjord.exchange import MicroBatchControl, merged_control
+from cluster.fjord.stream_scan import RowsInMemory
 from cluster.fjord.upstream_dataflow import UpstreamDataflow
-from cluster.local.engine import Arrival, LocalEngine
-from cluster.local.memory_tables import MemoryTables, RelationRows
+from cluster.local.engine import Arrival, LocalEngine, MemoryTables, RelationRows
 from cluster.physical.nodes import Host
 from cluster.plan.epoch import Plan, PlannedQuery
 from tests.cluster.local.host_cases import ARRIVING, STATIC, frame, planned, relation_frame

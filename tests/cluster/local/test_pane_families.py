@@ -9,7 +9,7 @@ from collections import Counter
 from cluster.local.engine import LocalEngine
 from cluster.physical.lowering import lower
 from cluster.plan.epoch import Plan, PlannedQuery
-from cluster.plan.pane_families import families_of, with_family
+from cluster.plan.pane_query import families_of, with_family
 from tests.cluster.local.migrating import arrivals, random_batches, random_streams
 from tests.cluster.plan.plans import A, call, grouped, where, window
 from tests.examples import seeds

@@ -22,8 +22,8 @@ from cluster.language.translation import translate
 from cluster.operators import Held
 from cluster.operators.columns import Column
 from cluster.operators.walks import nodes_of
-from cluster.physical.beginnings import unbegun_streams
 from cluster.physical.lowering import lower
+from cluster.physical.nodes import unbegun_streams
 from cluster.plan.epoch import Plan, PlannedQuery
 from cluster.plan.history import with_history_starts
 from cluster.plan.rewrite import rewrite

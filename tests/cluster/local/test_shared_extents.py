@@ -16,7 +16,7 @@ from cluster.operators.columns import STAMP
 from cluster.operators.extent import Coalescing, Keeping
 from cluster.physical.lowering import lower
 from cluster.plan.epoch import Plan, PlannedQuery
-from cluster.plan.extent_keeping import with_keeping
+from cluster.plan.extents import with_keeping
 from tests.cluster.local.changing_queries import LAST, Query, run
 from tests.cluster.local.extent_plans import STAMPED, WINDOWS, extent, with_top
 from tests.cluster.local.migrating import arrivals, random_batches, random_streams

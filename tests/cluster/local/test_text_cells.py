@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from cluster.local.csv_files import CsvStyle
+from cluster.local.joined_files import why_text
 from cluster.local.table_files import open_table
-from cluster.local.text_cells import why_text
 from protocols.wire.streams import FieldType
 from tests.cluster.local.test_try_command import run
 

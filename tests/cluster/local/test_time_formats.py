@@ -9,7 +9,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from cluster.local.time_formats import TimeFormat, guessed_formats
+from cluster.local.file_instants import TimeFormat, guessed_formats
 from tests.cluster.local.test_try_command import run
 
 

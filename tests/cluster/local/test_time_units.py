@@ -13,11 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cluster.local.errors import TableFileError
-from cluster.local.file_instants import Notation
+from cluster.local.file_instants import NEW_YEAR_1971_US, Notation, TimeUnit
 from cluster.local.joined_files import JoinedFiles
 from cluster.local.stream_files import StreamFile
 from cluster.local.table_files import open_table
-from cluster.local.time_units import NEW_YEAR_1971_US, TimeUnit
 from tests.cluster.local.test_try_command import run
 
 SEVEN_US = 1_330_585_200_000_000

@@ -19,11 +19,10 @@ import pytest
 from typer.testing import CliRunner
 
 from cluster.fjord.batch import START
-from cluster.local.equal_stamps import _ties
 from cluster.local.stream_files import StreamFile
 from cluster.local.table_files import open_table
 from cluster.local.tried_query import Files
-from cluster.local.trying import Trial
+from cluster.local.trying import Trial, _ties
 from cluster.service.publishing.result_messages import result_frames
 from cluster.storage.committed_results import RESULT_SCHEMA
 from protocols.command_line.application import app
@@ -714,7 +713,7 @@ def test_signals_that_nohup_ignores_stay_ignored(day: Path, tmp_path: Path) -> N
 
 
 def test_a_failing_operator_is_an_error_not_an_answer(day: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from cluster.fjord.operators.distinct import Distinct
+    from cluster.fjord.operators.set_operations import Distinct
 
     def fail(*_: object) -> object:
         raise ValueError("no such thing")

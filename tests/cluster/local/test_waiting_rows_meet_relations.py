@@ -19,6 +19,7 @@ import pytest
 from cluster.fjord.batch import NEVER
 from cluster.physical.rules import folded_queries
 from cluster.testing import ABORT, EOF, Answer, QueryRun, ScriptedRelation, ScriptedSource
+from tests.examples import some_of
 
 TENTH = 100_000
 """All stamps and changes are multiples of this, in microseconds."""
@@ -146,11 +147,14 @@ def random_world(dice: random.Random) -> tuple[Tuples, Tuples, dict[int, list[tu
     return tuples(dice.choice((4, 12, 25))), tuples(dice.choice((4, 12))), changes
 
 
+@pytest.mark.examples
 @pytest.mark.parametrize("name", QUERIES)
 def test_answers_do_not_depend_on_micro_batches(name: str) -> None:
     dice = random.Random(name)
     answers = 0
-    for _ in range(4):
+    for number in range(4):
+        if number >= some_of(4, fewest=1) and answers > 4:
+            break
         tuples, others, changes = random_world(dice)
         meant = held(running(QUERIES[name], tuples, changes, ALL_AT_ONCE, others).run())
         answers += sum(map(bool, meant))
@@ -158,7 +162,7 @@ def test_answers_do_not_depend_on_micro_batches(name: str) -> None:
             buckets, aborts = dice.choice((1, 2)), dice.choice((0, 0, 9))
             found = held(running(QUERIES[name], tuples, changes, size, others, buckets, aborts).run())
             assert found[:LAST] == meant[:LAST], (size, tuples, others, changes)
-    assert answers > 10
+    assert answers > 4
 
 
 FOUND_LAST = (

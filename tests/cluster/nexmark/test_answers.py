@@ -7,9 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from cluster.fjord.stored_rows import RowsInMemory
-from cluster.local.engine import Arrival, LocalEngine
-from cluster.local.memory_tables import MemoryTables, RelationRows
+from cluster.fjord.stream_scan import RowsInMemory
+from cluster.local.engine import Arrival, LocalEngine, MemoryTables, RelationRows
 from cluster.plan.epoch import Plan
 from tests.cluster.nexmark.definitions import DEFINITIONS, Row, changes, evaluated
 from tests.cluster.nexmark.running import QUERIES, SIDE_INPUT, SIDE_ROWS, generator, micro_batches, planned

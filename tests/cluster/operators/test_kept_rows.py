@@ -6,13 +6,15 @@ import math
 
 import pytest
 
-from cluster.operators.characteristics import Characteristics, coarsened, windowed
-from cluster.operators.kept_rows import (
+from cluster.operators.characteristics import (
+    Characteristics,
+    coarsened,
     kept_by_aggregate,
     kept_by_distinct,
     kept_by_groups,
     kept_by_join,
     kept_by_split,
+    windowed,
 )
 
 A, B = Characteristics(4, 600), Characteristics(6, 300)

@@ -14,12 +14,11 @@ from dataclasses import dataclass, field
 import msgspec
 import polars as pl
 
+from cluster.fjord.answers import collected
 from cluster.fjord.batch import ALWAYS, NEVER, START
 from cluster.fjord.bucket_host import BucketHost
-from cluster.fjord.collecting import collected
-from cluster.fjord.control import MicroBatchControl
-from cluster.fjord.exchange import partitioned
-from cluster.local.memory_tables import MemoryStore, MemoryTables
+from cluster.fjord.exchange import MicroBatchControl, partitioned
+from cluster.local.engine import MemoryStore, MemoryTables
 from cluster.operators import Node
 from cluster.physical.lowering import lower
 from cluster.physical.nodes import Fragment, Host

@@ -12,7 +12,7 @@ from cluster.errors import PlanError
 from cluster.fjord.acceptance import check_supported
 from cluster.operators import Node
 from cluster.physical.errors import UnsupportedPlanError
-from cluster.physical.rules.awaited_windows import MOST_LAG_US
+from cluster.physical.rules.pieces import MOST_LAG_US
 from cluster.plan.explain import explain
 from cluster.plan.rewrite import rewrite
 from tests.cluster.oracle.comparison import bags, difference_of_rows, first_difference, report

@@ -17,7 +17,7 @@ from cluster.language.translation import translate
 from cluster.operators import Node
 from cluster.physical.nodes import host_of
 from cluster.plan.explain import explain
-from cluster.plan.relations_read import RelationSize
+from cluster.plan.names_read import RelationSize
 from cluster.plan.rewrite import rewrite
 from tests.cluster.oracle.comparison import _nearly, bags, snapshots_of
 from tests.cluster.oracle.proving import MismatchError

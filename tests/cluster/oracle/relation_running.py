@@ -16,7 +16,7 @@ from cluster.fjord.answers import ERROR
 from cluster.fjord.batch import START
 from cluster.fjord.relation_tables import RelationTables
 from cluster.fjord.scalars import POLARS_TYPES
-from cluster.fjord.stored_rows import RowsInMemory
+from cluster.fjord.stream_scan import RowsInMemory
 from cluster.local import engine
 from cluster.operators import Node
 from cluster.physical.rules import folded_queries

@@ -14,18 +14,17 @@ from functools import partial
 import polars as pl
 
 from cluster.fjord.batch import ALWAYS, NEVER, START, Batch, empty_rows
-from cluster.fjord.graph import Dataflow
-from cluster.fjord.instantiation import add_behind, operator_of, subscribed_operator
+from cluster.fjord.dataflow import Dataflow, PushQueue
 from cluster.fjord.lookup_tables import Tables
-from cluster.fjord.queues import PushQueue
+from cluster.fjord.running_kinds import add_behind, operator_of, subscribed_operator
 from cluster.fjord.saved_state import pack_state, unpack_state
 from cluster.operators import Node, Source
-from cluster.operators.mark_columns import COVERED_BY, MARKS
+from cluster.operators.columns import COVERED_BY, MARKS
 from cluster.physical.lowering import lower
 from cluster.physical.nodes import Fragment, Host, OperatorNode, Subscriber
 from cluster.physical.operations import Scan
-from cluster.physical.rules.awaited_windows import MOST_LAG_US
 from cluster.physical.rules.folded_queries import nodes_of
+from cluster.physical.rules.pieces import MOST_LAG_US
 from cluster.plan.epoch import Plan, PlannedQuery
 from cluster.plan.pane_query import pane_query_of
 from cluster.scalars.real_values import settled_rows

@@ -32,7 +32,7 @@ from cluster.operators import (
     UntilNext,
 )
 from cluster.operators.columns import AggregateCall, Output
-from cluster.operators.unbounded import unbounded_operator
+from cluster.operators.walks import unbounded_operator
 from cluster.plan.scalar_texts import read_scalar
 from tests.cluster.oracle.definition import Streams
 from tests.cluster.published_tuples import with_publishers

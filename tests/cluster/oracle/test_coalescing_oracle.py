@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from cluster.fjord.batch import NEVER
-from cluster.temporal.links import Satisfying
+from cluster.temporal.windows import Satisfying
 from tests.cluster.oracle.scripted_runs import answers_of, micros, valid_at
 from tests.cluster.temporal.runs import coalesced
 from tests.examples import seeds

@@ -1,4 +1,4 @@
-"""The example of docs/reference/sql.md over simulated rooms: for how long has the door been open while the heating ran?
+"""The example of docs/reference/sql/intervals.md: for how long has the door been open while the heating ran?
 
 The rooms are those of the simulated climate; a thermostat in each of them heats below 20.5 degC until 21 degC. The
 answer is computed from the samples by adding up what two step functions have in common, and from the simulation itself,
@@ -20,7 +20,7 @@ from cluster.fjord.batch import NEVER
 from cluster.testing import EOF, QueryRun, ScriptedSource
 from firmware_sim.phenomena.indoor_climate import IndoorClimate
 
-PAGE = (Path(__file__).parents[3] / "docs" / "reference" / "sql.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[3] / "docs" / "reference" / "sql" / "intervals.md").read_text(encoding="utf-8")
 EXAMPLES = [
     each for each in re.findall(r"^```sql\n(SELECT .*?)^```$", PAGE, re.MULTILINE | re.DOTALL) if "door_open" in each
 ]

@@ -8,10 +8,9 @@ from collections.abc import Sequence
 import polars as pl
 import pytest
 
-from cluster.fjord import early_queries, look_ahead
+from cluster.fjord import early_answers
 from cluster.fjord.batch import END, START, Batch
-from cluster.fjord.early_answers import NOTHING_GIVEN
-from cluster.fjord.look_ahead import LookAhead
+from cluster.fjord.early_answers import NOTHING_GIVEN, LookAhead
 from cluster.fjord.operator import Operator
 from cluster.physical.operations import OPERATIONS, CountWindow
 from protocols.errors import FjordError
@@ -126,8 +125,8 @@ def compared_often(query: str, times: int = 12) -> str | None:
 
 
 def test_what_was_given_out_and_is_forgotten_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    save = early_queries.state_of
-    monkeypatch.setattr(early_queries, "state_of", lambda _, began: save(NOTHING_GIVEN, began))
+    save = early_answers.state_of
+    monkeypatch.setattr(early_answers, "state_of", lambda _, began: save(NOTHING_GIVEN, began))
     assert compared_often(HOLDING[0]) is not None
 
 
@@ -138,13 +137,13 @@ def test_a_frontier_that_is_too_far_is_found(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_an_end_that_is_known_wrongly_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    cut = look_ahead._cut
+    cut = early_answers._cut
 
     def too_early(rows: pl.DataFrame, until_us: int) -> pl.DataFrame:
         lasts = (pl.col(END) >= until_us) & (pl.col(START) < until_us - 1)
         return cut(rows, until_us).with_columns(pl.when(lasts).then(until_us - 1).otherwise(END).alias(END))
 
-    monkeypatch.setattr(look_ahead, "_cut", too_early)
+    monkeypatch.setattr(early_answers, "_cut", too_early)
     assert compared_often(HOLDING[0]) is not None
 
 

@@ -13,7 +13,7 @@ from cluster.operators import Extent, Node
 from cluster.operators.extent import Keeping
 from cluster.operators.walks import nodes_of, rebuilt
 from cluster.physical.migration import Migration, MigrationRefusedError
-from cluster.physical.rules.awaited_windows import MOST_LAG_US
+from cluster.physical.rules.pieces import MOST_LAG_US
 from cluster.plan.alternatives import alternatives
 from cluster.plan.rewrite import rewrite
 from cluster.plan.stored_plans import read, written

@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from cluster.fjord.batch import ALWAYS, START
-from cluster.fjord.operators.distinct import Distinct as DistinctOperator
+from cluster.fjord.operators.set_operations import Distinct as DistinctOperator
 from cluster.operators import Aggregate, Difference, Distinct, Node, Project, Source, TimeWindow
 from cluster.operators.columns import AggregateCall, Output
 from cluster.plan.scalar_texts import read_scalar

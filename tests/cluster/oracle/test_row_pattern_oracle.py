@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cluster.language import row_pattern_syntax
+from cluster.language import syntax
 from cluster.language.accepted_syntax import ROW_PATTERN_SYNTAX, occurrences
 from cluster.language.catalog import BaseStream, Catalog
 from cluster.language.dialect import FjordSQL
@@ -105,12 +105,12 @@ def test_all_that_the_clause_consists_of_is_drawn() -> None:
         text = f"SELECT * FROM {random_query(random.Random(seed)).text} AS m"
         tree = FjordSqlParser(dialect=FjordSQL()).parse_one(FjordSQL().tokenize(text), text)
         drawn |= {each.triple for each in occurrences(tree)}
-    closed = (row_pattern_syntax.RowPatternClause, row_pattern_syntax.SkipClause)
+    closed = (syntax.RowPatternClause, syntax.SkipClause)
     required = {
         (node.__name__, argument, kind)
         for node in closed
         for argument, kinds in ROW_PATTERN_SYNTAX[node].items()
         for kind in kinds
     }
-    required |= {("Navigation", "kind", kind) for kind in ROW_PATTERN_SYNTAX[row_pattern_syntax.Navigation]["kind"]}
+    required |= {("Navigation", "kind", kind) for kind in ROW_PATTERN_SYNTAX[syntax.Navigation]["kind"]}
     assert required - drawn == set()

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from cluster.operators import CountWindow, PartitionedWindow, Source
-from cluster.operators.unbounded import unbounded_operator
+from cluster.operators.walks import unbounded_operator
 from cluster.plan.rewrite import rewrite
 from tests.cluster.oracle.comparison import assert_equal_snapshots, first_difference
 from tests.cluster.oracle.definition import Streams, evaluate

@@ -9,7 +9,7 @@ import pytest
 
 from cluster.language.catalog import Catalog, StaticRelation
 from cluster.language.translation import translate
-from cluster.local.memory_tables import MemoryTables
+from cluster.local.engine import MemoryTables
 from cluster.operators.columns import Column
 from cluster.plan.rewrite import rewrite
 from cluster.testing import ScriptedRelation

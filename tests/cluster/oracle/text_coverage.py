@@ -20,7 +20,7 @@ from cluster.language.functions import AGGREGATES
 from cluster.language.parsing import FjordSqlParser
 from cluster.language.quantities import CALENDAR_UNITS, DURATION_UNITS, FREQUENCY_UNITS
 from cluster.language.spelling import SPELLINGS, SYNONYMS
-from cluster.language.type_words import TYPE_WORDS
+from cluster.language.typing_rules import TYPE_WORDS
 from cluster.scalars.scalar_function import FAMILY_OF, Family
 from protocols.wire.streams import FIELD_TYPES, FieldType
 from tests.cluster.oracle.text_expressions import scalars_in

@@ -37,7 +37,7 @@ RELATIONS = {
     "STARTS": "a1 = b1 AND a2 < b2",
     "FINISHES": "a2 = b2 AND b1 < a1",
 }
-"""What words between two intervals mean (docs/reference/sql.md, Intervals)."""
+"""What words between two intervals mean (docs/reference/sql/intervals.md, Intervals)."""
 OF_ALLEN = {
     "before": "a2 < b1",
     "meets": "a2 = b1",

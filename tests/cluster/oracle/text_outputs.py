@@ -111,7 +111,7 @@ def starred(dice: random.Random, scope: Scope, need: Exactness) -> tuple[Output 
 
 
 def unique(name: str, taken: Sequence[str]) -> str:
-    """Return a name, with a number if it is taken: docs/reference/sql.md, Selecting."""
+    """Return a name, with a number if it is taken: docs/reference/sql/selecting.md, Selecting."""
     used = {each.casefold() for each in taken}
     found, number = name, 1
     while found.casefold() in used:

@@ -26,7 +26,7 @@ from cluster.fjord.scalars import POLARS_TYPES
 from cluster.functions.calling import CALLS
 from cluster.language.catalog import Catalog
 from cluster.language.translation import Query, translate, translate_derived
-from cluster.local.memory_tables import MemoryTables, RelationRows
+from cluster.local.engine import MemoryTables, RelationRows
 from cluster.operators import Held, Node, Relation, Source
 from cluster.operators.walks import from_below
 from cluster.plan.rewrite import rewrite

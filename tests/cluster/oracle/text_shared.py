@@ -1,4 +1,4 @@
-"""Random columns behind USING, and what names and stars mean then: docs/reference/sql.md, Joins."""
+"""Random columns behind USING, and what names and stars mean then: docs/reference/sql/joins.md, Joins."""
 
 from __future__ import annotations
 

@@ -14,8 +14,7 @@ import polars as pl
 from cluster.errors import PlanError
 from cluster.fjord.batch import NEVER, Batch
 from cluster.fjord.operator import State
-from cluster.fjord.operators.ordered_output import table_of
-from cluster.fjord.operators.start_ordered import StartOrdered
+from cluster.fjord.operators.ordered_output import StartOrdered, table_of
 
 
 class Coalesce(StartOrdered):

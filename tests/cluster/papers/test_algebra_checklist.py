@@ -19,15 +19,11 @@ from cluster.fjord.operator import Operator
 from cluster.fjord.operators.aggregation import MergeAggregate
 from cluster.fjord.operators.changes import Changes
 from cluster.fjord.operators.count_window import CountWindow
-from cluster.fjord.operators.distinct import Distinct
-from cluster.fjord.operators.granularity import Granularity
-from cluster.fjord.operators.joining import Join
-from cluster.fjord.operators.multiplicities import difference, intersection
+from cluster.fjord.operators.join import Join, SemiJoin
 from cluster.fjord.operators.partial_aggregation import PartialAggregate
-from cluster.fjord.operators.semi_joining import SemiJoin
+from cluster.fjord.operators.set_operations import Distinct, Union, difference, intersection
 from cluster.fjord.operators.splitting import Split
-from cluster.fjord.operators.time_window import TimeWindow
-from cluster.fjord.operators.union import Union
+from cluster.fjord.operators.time_window import Granularity, TimeWindow
 from cluster.language.catalog import Catalog, CatalogError
 from cluster.language.errors import FjordSqlError
 from cluster.language.translation import CreateStream, parse_statement, translate, translate_derived

@@ -16,16 +16,13 @@ from cluster.fjord.operator import Operator
 from cluster.fjord.operators.aggregation import MergeAggregate
 from cluster.fjord.operators.changes import Changes
 from cluster.fjord.operators.count_window import CountWindow
-from cluster.fjord.operators.distinct import Distinct
 from cluster.fjord.operators.filtering import Filter
-from cluster.fjord.operators.granularity import Granularity
-from cluster.fjord.operators.joining import Join
-from cluster.fjord.operators.multiplicities import difference
+from cluster.fjord.operators.join import Join
 from cluster.fjord.operators.partial_aggregation import PartialAggregate
 from cluster.fjord.operators.projection import Project
+from cluster.fjord.operators.set_operations import Distinct, Union, difference
 from cluster.fjord.operators.splitting import Split
-from cluster.fjord.operators.time_window import TimeWindow
-from cluster.fjord.operators.union import Union
+from cluster.fjord.operators.time_window import Granularity, TimeWindow
 from cluster.operators.columns import AggregateCall, Column, Output, Scalar
 from cluster.plan.scalar_texts import read_scalar
 from protocols.wire.streams import FieldType

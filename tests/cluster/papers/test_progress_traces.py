@@ -3,7 +3,7 @@
 Ours emit a row once the watermark has passed its start, where the digest also emits what starts exactly at it: rows
 that start together leave together, whatever the batches. So a step may emit less than the printed one, never more; and
 what starts before the printed watermark must be out. Distinct is the exception: its queues promise no start order from
-batch to batch (cluster/fjord/contract.py), so what is not covered goes at once, before what may still start earlier.
+batch to batch (cluster/fjord/dataflow.py), so what is not covered goes at once, before what may still start earlier.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ import polars as pl
 from cluster.fjord.batch import NEVER, Batch
 from cluster.fjord.operator import Operator
 from cluster.fjord.operators.aggregation import MergeAggregate
-from cluster.fjord.operators.distinct import Distinct
-from cluster.fjord.operators.joining import Join
+from cluster.fjord.operators.join import Join
 from cluster.fjord.operators.partial_aggregation import PartialAggregate
+from cluster.fjord.operators.set_operations import Distinct
 from cluster.operators.columns import AggregateCall
 from cluster.plan.scalar_texts import read_scalar
 from protocols.wire.streams import FieldType

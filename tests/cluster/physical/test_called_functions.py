@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from cluster.physical.lowering import lower
-from cluster.plan.called_functions import functions_of
 from cluster.plan.epoch import Plan
+from cluster.plan.names_read import functions_of
 from tests.cluster.functions.declared import FUNCTIONS
 from tests.cluster.local.host_cases import planned
 

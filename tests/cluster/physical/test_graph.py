@@ -6,9 +6,8 @@ import pytest
 
 from cluster.language.catalog import Catalog
 from cluster.language.translation import translate
-from cluster.physical.graph import dot, mermaid, plan_graph
 from cluster.physical.lowering import lower
-from cluster.physical.text import plan_text
+from cluster.physical.text import dot, mermaid, plan_graph, plan_text
 from cluster.plan.epoch import Plan, PlannedQuery
 from cluster.plan.rewrite import rewrite
 from protocols.wire.streams import Field, FieldType, StreamSchema

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from cluster.physical.lookup_choices import lookup_choices
-from cluster.plan.relations_read import RelationSize, large_relations
+from cluster.physical.placement import lookup_choices
+from cluster.plan.names_read import RelationSize, large_relations
 from tests.cluster.spark.hosted_run import LIMITS, PLACES, plan_node
 
 SIZES = {PLACES.identity: RelationSize(3_000, 100_000), LIMITS.identity: RelationSize(1, 16)}

@@ -7,7 +7,7 @@ import pytest
 from cluster.operators import Aggregate, Difference, Intersection, Project, Source, Union
 from cluster.operators.columns import QUERY_GROUP, AggregateCall, Column
 from cluster.operators.scalar_expressions import passed_on
-from cluster.physical.rules.marks import marked
+from cluster.physical.rules.folding import marked
 from protocols.wire.streams import FieldType
 
 SOURCE = Source("traffic", (Column("lane", FieldType.INTEGER), Column("name", FieldType.TEXT)))

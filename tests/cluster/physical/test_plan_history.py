@@ -6,9 +6,9 @@ from pathlib import Path
 
 from cluster.language.catalog import Catalog
 from cluster.language.translation import translate
+from cluster.physical.difference import plan_history
 from cluster.physical.lowering import lower
 from cluster.physical.plan_files import PlanFiles
-from cluster.physical.plan_history import plan_history
 from cluster.plan.epoch import Plan, PlannedQuery
 from cluster.plan.rewrite import rewrite
 from protocols.wire.streams import Field, FieldType, StreamSchema

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace as msgspec_replace
 
 from cluster.fjord.acceptance import RowLimits, check_rows, check_texts, made_per_second
-from cluster.fjord.state_size import check_state, kept_by
+from cluster.fjord.upper_estimates import check_state, kept_by
 from cluster.language.translation import translate
 from cluster.layered_map import LayeredMap
 from cluster.operators import Node

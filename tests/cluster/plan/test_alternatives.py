@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, Phase, given, note, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+import cluster.plan.alternatives as planning
 from cluster.operators import (
     Aggregate,
     CountWindow,
@@ -32,7 +33,6 @@ from cluster.operators.extent import Coalescing
 from cluster.operators.scalar_expressions import conjunction_of
 from cluster.operators.walks import nodes_of
 from cluster.physical.migration import Migration
-from cluster.plan import variations
 from cluster.plan.alternatives import AS_PLANNED, MOST, Alternative, alternatives
 from cluster.plan.explain import explain
 from cluster.plan.rewrite import rewrite
@@ -226,8 +226,8 @@ def test_an_aggregate_is_computed_before_a_join_with_one_row_of_each_key() -> No
     assert early not in _words(Aggregate(Join(a, b, equal), ("ax",), (total,)))
     # The same row of A has a partner for each value of a column that is neither joined nor a key.
     partly = Aggregate(Join(a, Distinct(b), equal), ("ax",), (total,))
-    assert not list(variations.aggregate_before_join(partly))
-    assert list(variations.aggregate_before_join(replace(partly, keys=("ax", "by"))))
+    assert not list(planning.aggregate_before_join(partly))
+    assert list(planning.aggregate_before_join(replace(partly, keys=("ax", "by"))))
     # Groups of A have other partners.
     assert early not in _words(Aggregate(Join(a, groups, equal), ("ay",), (total,)))
     assert early not in _words(Aggregate(Join(a, groups, condition('"ax" = "bx" AND "ay" < "n"')), ("ax",), (total,)))
@@ -316,9 +316,9 @@ VARIED: dict[str, Callable[[], Node]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("variation", variations.VARIATIONS, ids=lambda each: each.__name__)
-def test_each_variation_applies(variation: variations.Variation) -> None:
-    if variation is variations.lookup_orders:
+@pytest.mark.parametrize("variation", planning.VARIATIONS, ids=lambda each: each.__name__)
+def test_each_variation_applies(variation: planning.Variation) -> None:
+    if variation is planning.lookup_orders:
         return  # above
     plan = rewrite(VARIED[variation.__name__]()).node
     assert [words for node in nodes_of(plan) for _, words in variation(node)]

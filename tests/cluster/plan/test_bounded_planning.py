@@ -8,18 +8,16 @@ import pytest
 
 from cluster.errors import PlanError
 from cluster.fjord.acceptance import check_supported
-from cluster.fjord.state_size import kept_by
+from cluster.fjord.upper_estimates import kept_by
 from cluster.language.catalog import BaseStream, Catalog, DerivedStream
 from cluster.language.errors import FjordSqlError
 from cluster.language.translation import translate, translate_derived
 from cluster.operators import Node
 from cluster.operators.source import MOST_READINGS
 from cluster.operators.walks import nodes_of, written_out
-from cluster.physical.graph import plan_graph
 from cluster.physical.lowering import lower
-from cluster.physical.placement import placement_of
-from cluster.physical.sharing import sharing_of
-from cluster.physical.text import plan_text
+from cluster.physical.placement import placement_of, sharing_of
+from cluster.physical.text import plan_graph, plan_text
 from cluster.plan.demand import demands_of
 from cluster.plan.epoch import Plan, PlannedQuery
 from cluster.plan.explain import explain

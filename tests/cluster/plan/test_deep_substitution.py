@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from cluster.expressions.walks import column_uses, node_count
-from cluster.fjord.scalar_programs import program_of
+from cluster.fjord.scalars import program_of
 from cluster.language.translation import translate
 from cluster.operators import Filter, Source
 from cluster.operators.walks import nodes_of

@@ -10,8 +10,8 @@ from cluster.language.catalog import Catalog, StaticRelation
 from cluster.language.translation import translate
 from cluster.operators import Node, Source
 from cluster.operators.columns import Column
-from cluster.plan.lookup_order import partners_of
-from cluster.plan.relations_read import RelationSize
+from cluster.plan.lookups import partners_of
+from cluster.plan.names_read import RelationSize
 from cluster.plan.rewrite import rewrite
 from protocols.wire.streams import Field, FieldType, StreamSchema
 

@@ -9,7 +9,7 @@ from cluster.physical.text import plan_text
 from cluster.plan.alternatives import alternatives
 from cluster.plan.epoch import Plan, PlannedQuery
 from cluster.plan.explain import explain
-from cluster.plan.pane_families import differ_in_families_only, families_of, with_family
+from cluster.plan.pane_query import differ_in_families_only, families_of, with_family
 from cluster.plan.stored_plans import read, written
 from tests.cluster.plan.plans import A, B, call, condition, grouped, where, window
 

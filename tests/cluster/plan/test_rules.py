@@ -40,16 +40,16 @@ from cluster.operators.sequence import SequenceCall
 from cluster.operators.walks import nodes_of
 from cluster.operators.window_shapes import Grid, Session, Span
 from cluster.plan.rewrite import RULES
-from cluster.plan.rules import duplicates as d
-from cluster.plan.rules import emptiness as e
-from cluster.plan.rules import extremes as x
-from cluster.plan.rules import held_rows as h
 from cluster.plan.rules import joins as j
+from cluster.plan.rules import joins as t
+from cluster.plan.rules import joins as x
+from cluster.plan.rules import joins as z
 from cluster.plan.rules import projection as p
+from cluster.plan.rules import projection as w
+from cluster.plan.rules import selection as d
+from cluster.plan.rules import selection as e
+from cluster.plan.rules import selection as h
 from cluster.plan.rules import selection as s
-from cluster.plan.rules import stamp_joins as t
-from cluster.plan.rules import windows as w
-from cluster.plan.rules import zips as z
 from protocols.wire.streams import FieldType
 from tests.cluster.plan.plans import ALSO_A, A, B, C, call, condition, grouped, pick, where, window
 

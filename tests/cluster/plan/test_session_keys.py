@@ -8,7 +8,7 @@ from cluster.operators import Node, SessionWindow
 from cluster.operators.columns import QUERY_GROUP
 from cluster.operators.walks import nodes_of
 from cluster.operators.window_shapes import Session
-from cluster.physical.rules.marks import marked
+from cluster.physical.rules.folding import marked
 from cluster.plan.pipelines import partition_keys
 from tests.cluster.plan.plans import A, call, grouped, pick, where, window
 

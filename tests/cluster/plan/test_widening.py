@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from cluster.language.catalog import Catalog
 from cluster.language.translation import translate
 from cluster.plan.demand import demands_of
+from cluster.plan.push_down import widened_bands, widened_conditions, with_fewer_bands
 from cluster.plan.rewrite import rewrite
-from cluster.plan.widening import widened_bands, widened_conditions, with_fewer_bands
 from protocols.wire.demands import LONGEST_TEXT, MOST_BANDS, PropertyBand, QueryDemand, StreamDemand, decode_demand
 from protocols.wire.frames import VERSION, encode
 from protocols.wire.programs import Band

@@ -7,7 +7,7 @@ from pathlib import Path
 import polars as pl
 
 from cluster.language.comparisons import Comparison
-from cluster.language.relation_statements import CreateRelation
+from cluster.language.declarations import CreateRelation
 from cluster.language.translation import parse_statement
 from cluster.operators.columns import Column
 from cluster.relations.allowed_files import AllowedFiles

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster.relations.csv_types import _pieces, scanned, types_in
+from cluster.relations.frames import _pieces, scanned, types_in
 
 POOLS = (
     ("1", "-7", "0", "007", "+5"),

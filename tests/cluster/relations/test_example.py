@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from cluster.language.relation_statements import CreateRelation
+from cluster.language.declarations import CreateRelation
 from cluster.language.translation import parse_statement
 from cluster.relations.allowed_files import AllowedFiles
 from cluster.relations.opening import Reach, open_source

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from cluster.relations.freshness import Freshness
 from cluster.relations.refresh_decisions import (
     Commit,
+    Freshness,
     Refreshing,
     commit_after_read,
     overdue_failure,

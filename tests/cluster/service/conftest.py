@@ -24,14 +24,12 @@ from cluster.relations.allowed_files import AllowedFiles
 from cluster.relations.opening import Reach
 from cluster.service.access.admission import Admission
 from cluster.service.access.hosts import HostNames
-from cluster.service.access.token_files import Tokens
-from cluster.service.billing.energy_ledger import Ledger
-from cluster.service.billing.periods import BillingPeriods
-from cluster.service.catalog.gone_proxies import GoneProxies
+from cluster.service.access.tokens import Tokens
+from cluster.service.billing.periods import BillingPeriods, Ledger
 from cluster.service.catalog.relation_store import RelationStore
-from cluster.service.catalog.reserved_names import ReservedNames
 from cluster.service.catalog.sensor_catalog import SensorCatalog
-from cluster.service.catalog.stream_budgets import StreamBudgets
+from cluster.service.catalog.stream_service import ReservedNames
+from cluster.service.catalog.stream_settings import GoneProxies, StreamBudgets
 from cluster.service.http.api import make_api
 from cluster.service.http.guard import AdmissionMetrics, guarded
 from cluster.service.http.metrics import ClusterMetrics

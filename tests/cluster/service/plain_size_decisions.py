@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from cluster.costs.adaptation import RESERVE, UNLIMITED, WORTHWHILE, Cost, adapt
 from cluster.operators.size_ranges import Sizes
-from cluster.service.queries.ranged_queries import Costs, RangedQuery, share_of
 from cluster.service.queries.size_decisions import FURTHER
+from cluster.service.queries.size_plans import Costs, RangedQuery, share_of
 
 Found = dict[str, Sizes] | None
 """By name the sizes that change, and those of new queries; None if there is no room."""

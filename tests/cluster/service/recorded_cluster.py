@@ -21,7 +21,7 @@ from cluster.service.data_folder.folder import open_folder
 from cluster.service.recorded_run import begin_recording, run_on
 from cluster.service.running.settings import ClusterSettings
 from cluster.service.server import ClusterServer
-from protocols.recording.ticking_loop import TickingLoop
+from protocols.recording.timeline import TickingLoop
 from protocols.wire import topics
 from protocols.wire.batches import Batch, Resumption, encode_batch, make_columns
 from protocols.wire.catalog import Presence, ProxyClock, Status, StreamOffer

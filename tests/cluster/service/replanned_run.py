@@ -23,7 +23,7 @@ from cluster.costs.prices import Price, Prices
 from cluster.fjord.batch import NEVER, START
 from cluster.fjord.counters import owners_of
 from cluster.fjord.operator_statistics import OperatorStatistics
-from cluster.fjord.stored_rows import RowsInMemory
+from cluster.fjord.stream_scan import RowsInMemory
 from cluster.language.catalog import Catalog
 from cluster.language.translation import translate
 from cluster.local.engine import Arrival, LocalEngine
@@ -33,7 +33,7 @@ from cluster.physical.nodes import PhysicalPlan
 from cluster.plan.epoch import Plan
 from cluster.plan.rewrite import rewrite
 from cluster.service.catalog.planning import Planning, PlanningContext
-from cluster.service.queries.migration_steps import planned_migration
+from cluster.service.queries.migrations import planned_migration
 from cluster.service.queries.replanning import LOOK_SECONDS, Replanning
 from cluster.service.registry.running_queries import NextPlan, RegisteredQuery
 from protocols.wire.batches import DEFAULT_RATE_COLUMN

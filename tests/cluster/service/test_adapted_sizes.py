@@ -6,18 +6,18 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from cluster.fjord.state_size import StateLimitError, state_bytes
+from cluster.fjord.upper_estimates import StateLimitError, state_bytes
 from cluster.physical.lowering import lower
 from cluster.physical.nodes import Host
 from cluster.plan.epoch import Plan, PlannedQuery
 from cluster.plan.sized import quality_of
 from cluster.service.catalog.planning import PlanningContext
-from cluster.service.queries.migration_steps import Answered
-from cluster.service.queries.planned_text import PlannedText
+from cluster.service.queries.migrations import Answered
+from cluster.service.queries.plan_options import PlannedText
 from cluster.service.queries.size_decisions import NoRoomError
 from cluster.service.registry.registry import Registry
 from cluster.storage.stream_tables import StreamPosition
-from protocols.text.byte_sizes import parse_byte_size
+from protocols.text.quantities import parse_byte_size
 from tests.cluster.service.conftest import application, traffic_rows
 
 if TYPE_CHECKING:

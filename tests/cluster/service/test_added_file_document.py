@@ -8,8 +8,7 @@ from pathlib import Path
 from cluster.language.parameters import names_in
 from cluster.service.client.api_client import RefusedError
 from cluster.service.http.query_routes import TOGETHER
-from cluster.service.query_file import refused_rows
-from cluster.service.value_rows import read_rows
+from cluster.service.query_file import read_rows, refused_rows
 from tests.cluster.service.conftest import Service, application
 
 ROOT = Path(__file__).parents[3]

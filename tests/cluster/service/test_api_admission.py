@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from cluster.errors import ClusterError
 from cluster.service.access.admission import Admission, NotAdmittedError, Refusal, RequestHead
-from cluster.service.access.hosts import HostNames
-from cluster.service.access.origins import Origins
+from cluster.service.access.hosts import HostNames, Origins
 
 OWN = HostNames(["127.0.0.1", "fjord.example", "10.0.0.7", "FD00::7"])
 

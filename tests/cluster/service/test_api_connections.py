@@ -14,9 +14,8 @@ from typing import Any
 import pytest
 
 from cluster.service.access.admission import Refusal
-from cluster.service.http.answer_pieces import in_pieces
-from cluster.service.http.connection_bounds import ConnectionBounds
-from cluster.service.http.listening import ApiServer, api_config, listen
+from cluster.service.http.connections import ApiServer, ConnectionBounds, api_config, listen
+from cluster.service.http.request_bodies import in_pieces
 from protocols.security.tls import TlsFiles, client_context
 
 PATIENCE = 10.0

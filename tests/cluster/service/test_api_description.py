@@ -18,8 +18,7 @@ from schemathesis.specs.openapi import checks as described_by
 from schemathesis.specs.openapi import schemas
 
 from cluster.service.access.roles import NEEDED, Role
-from cluster.service.access.token_files import Tokens
-from cluster.service.access.tokens import new_token
+from cluster.service.access.tokens import Tokens, new_token
 from cluster.storage.results_table import ResultsTable
 from protocols.wire import topics
 from protocols.wire.catalog import StreamOffer

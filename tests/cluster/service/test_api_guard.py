@@ -11,13 +11,11 @@ from typing import Any
 import pytest
 
 from cluster.service.access.admission import MOST_HEAD_BYTES, Admission, Refusal
-from cluster.service.access.token_files import Tokens
+from cluster.service.access.tokens import Tokens
 from cluster.service.client.api_client import ApiClient, RefusedError
-from cluster.service.http.answer_pieces import PIECE_BYTES
-from cluster.service.http.connection_bounds import ConnectionBounds
+from cluster.service.http.connections import ApiServer, ConnectionBounds, api_config, listen
 from cluster.service.http.guard import LINGER_SECONDS, guarded
-from cluster.service.http.listening import ApiServer, api_config, listen
-from cluster.service.http.request_bodies import MOST_BYTES
+from cluster.service.http.request_bodies import MOST_BYTES, PIECE_BYTES
 from protocols.security.tls import TlsFiles, client_context
 from tests.cluster.service.conftest import Service, guarded_api
 

@@ -15,9 +15,8 @@ import pytest
 
 from cluster.service.access.admission import Admission, Refusal
 from cluster.service.access.roles import Role
-from cluster.service.access.token_files import Tokens
-from cluster.service.access.tokens import Caller, new_token
-from cluster.service.http.connection_bounds import RECOGNISE, network_of
+from cluster.service.access.tokens import Caller, Tokens, new_token
+from cluster.service.http.connections import RECOGNISE, network_of
 from tests.cluster.service.conftest import guarded_api
 from tests.cluster.service.test_api_guard import PATIENCE, TOKEN, Server, head, response, served
 

@@ -15,8 +15,7 @@ from starlette.routing import Route
 from cluster.service.access.admission import Admission
 from cluster.service.access.hosts import HostNames
 from cluster.service.access.roles import NEEDED, Role, UnknownRequestError, role_needed
-from cluster.service.access.token_files import Tokens
-from cluster.service.access.tokens import new_token, parse_tokens
+from cluster.service.access.tokens import Tokens, new_token, parse_tokens
 from cluster.service.http.api import make_api
 from cluster.service.http.sensor_questions import SensorQuestions
 from tests.cluster.service.conftest import Service, application

@@ -17,8 +17,17 @@ from typer.testing import CliRunner
 from cluster.errors import ClusterError
 from cluster.service.access.command import token
 from cluster.service.access.roles import Role
-from cluster.service.access.token_files import LOOK_SECONDS, Tokens, read_tokens
-from cluster.service.access.tokens import AccessToken, Caller, TokenFileError, digest_of, new_token, parse_tokens
+from cluster.service.access.tokens import (
+    LOOK_SECONDS,
+    AccessToken,
+    Caller,
+    TokenFileError,
+    Tokens,
+    digest_of,
+    new_token,
+    parse_tokens,
+    read_tokens,
+)
 from cluster.service.running.settings import ClusterSettings
 from cluster.service.server import ClusterServer
 

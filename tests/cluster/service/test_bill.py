@@ -15,8 +15,7 @@ from cluster.service.billing.energy import asleep_mw
 from cluster.service.billing.shapley import MOST_EXACT, MOST_SAMPLED, Method, shapley
 from protocols.acquisition.merging import Merger
 from protocols.acquisition.needs import fold_demands
-from protocols.acquisition.program_reports import ProgramStyle
-from protocols.acquisition.sensor_traits import SensorTraits
+from protocols.acquisition.program_reports import ProgramStyle, SensorTraits
 from protocols.power.profiles import find_profile
 from protocols.wire.demands import PaneDemand, PropertyBand
 from protocols.wire.programs import Band, DeadBand, Measure

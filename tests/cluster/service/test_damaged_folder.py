@@ -20,8 +20,8 @@ from cluster.service.registry.registry import Registry
 from cluster.service.running.settings import ClusterSettings
 from cluster.service.server import ClusterServer
 from cluster.spark.offsets import Offset
-from cluster.storage.dropped_streams import FOLDER
 from cluster.storage.relation_versions import RelationVersions
+from cluster.storage.table_folders import FOLDER
 from protocols.wire.streams import FieldType
 from tests.cluster.service.test_api import client
 from tests.cluster.spark.test_positions import lay

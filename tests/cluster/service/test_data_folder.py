@@ -11,17 +11,20 @@ import pytest
 
 from cluster.errors import StorageError
 from cluster.physical.plan_files import PlanFiles
-from cluster.service.data_folder.folder import FolderMovedError, FolderPathError, check_path, open_folder
-from cluster.service.data_folder.format import (
+from cluster.service.data_folder.folder import (
     FORMAT,
     MARKER,
     Action,
     FolderContents,
     FolderFormatError,
+    FolderMovedError,
+    FolderPathError,
     Marker,
+    check_path,
     decide_on,
     inspect,
     mark,
+    open_folder,
 )
 from cluster.service.registry.registry import Registry
 from cluster.service.running.settings import ClusterSettings

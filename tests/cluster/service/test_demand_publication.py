@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from cluster.service.publishing import stream_pieces
-from cluster.service.publishing.demand_requests import MOST_STREAMS, DemandRequests
+from cluster.service.publishing import published_demands
+from cluster.service.publishing.demand_publication import MOST_STREAMS, DemandRequests
 from protocols.mqtt.link import LinkError, Message
 from protocols.wire import topics
-from protocols.wire.demand_pieces import DemandRequest, piece_of
+from protocols.wire.demands import DemandRequest, piece_of
 from protocols.wire.frames import VERSION, encode
 from proxy.fleet.demand_assembly import Assembled, DemandAssembly
 
@@ -28,7 +28,7 @@ SMALL = "SELECT sensor, speed FROM traffic WHERE speed < {}"
 
 @pytest.fixture(autouse=True)
 def _pieces_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stream_pieces, "WHOLE_BYTES", 0)
+    monkeypatch.setattr(published_demands, "WHOLE_BYTES", 0)
 
 
 @pytest.fixture

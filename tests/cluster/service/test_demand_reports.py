@@ -9,12 +9,11 @@ import pytest
 
 from cluster.service.catalog.sensor_catalog import EntryPublished, SensorCatalog, sensors_relation
 from cluster.service.client.command import refusal_texts
-from cluster.service.publishing.demand_reports import DemandReports
+from cluster.service.publishing.demand_publication import DemandReports
 from protocols.mqtt.link import Message
 from protocols.wire import topics
 from protocols.wire.catalog import Presence, Status
-from protocols.wire.demand_reports import demand_report
-from protocols.wire.demands import RefusedDemand
+from protocols.wire.demands import RefusedDemand, demand_report
 from protocols.wire.frames import encode
 from tests.cluster.service.conftest import application
 from tests.cluster.service.energy_cases import entry

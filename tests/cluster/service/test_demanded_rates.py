@@ -7,7 +7,7 @@ import re
 import pytest
 
 from cluster.fjord.acceptance import RowLimitError, RowLimits
-from cluster.fjord.state_size import StateLimitError
+from cluster.fjord.upper_estimates import StateLimitError
 from cluster.service.queries.query_limits import demanded_rates
 from protocols.wire.catalog import MoteEntry
 from protocols.wire.demands import PaneDemand, PropertyBand, QueryDemand

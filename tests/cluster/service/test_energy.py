@@ -6,12 +6,11 @@ import msgspec
 import pytest
 
 from cluster.service.billing.energy import THIS_QUERY, asleep_mw, explain_energy, spent_joules, styles_of
-from cluster.service.billing.energy_ledger import Ledger
+from cluster.service.billing.periods import Ledger
 from firmware_sim.power.meter import Meter
 from protocols.acquisition.merging import Merger
 from protocols.acquisition.needs import fold_demands
-from protocols.acquisition.program_reports import ProgramStyle
-from protocols.acquisition.sensor_traits import SensorTraits
+from protocols.acquisition.program_reports import ProgramStyle, SensorTraits
 from protocols.power.costs import energy, most_mw
 from protocols.power.profiles import find_profile, preset_names
 from protocols.wire.demands import PropertyBand

@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from cluster.service.billing.energy import explain_energy, kind_of
-from cluster.service.billing.energy_ledger import Ledger
+from cluster.service.billing.periods import Ledger
 from cluster.service.catalog.sensor_catalog import SensorCatalog, sensors_relation
 from cluster.service.http.sensor_sql import answer
 from protocols.errors import FrameError

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from cluster.functions.allowed import FunctionRules
 from cluster.functions.calling import FunctionProcess
 from cluster.language.translation import translate
-from cluster.plan.called_functions import functions_of
+from cluster.plan.names_read import functions_of
 from cluster.service.access.roles import Role, role_needed
 from cluster.service.catalog import function_command, function_service
 from cluster.service.client.api_client import ApiClient

@@ -10,8 +10,7 @@ import pytest
 from cluster.service.access.admission import Refusal
 from cluster.service.access.roles import Role
 from cluster.service.access.tokens import Caller
-from cluster.service.http.connection_bounds import MOST_CONNECTIONS, ConnectionBounds
-from cluster.service.http.giving_way import Doing, Held, place_that_yields
+from cluster.service.http.connections import MOST_CONNECTIONS, ConnectionBounds, Doing, Held, place_that_yields
 
 IDLE, SLOW, WORK = Doing.NOTHING, Doing.CLIENT, Doing.WORK
 READ, QUERY, ADMIN = (Caller(role.value, role) for role in Role)

@@ -14,8 +14,8 @@ import pytest
 from typer.testing import CliRunner
 
 from cluster.ingest.service import Ingest
-from cluster.service.catalog.gone_proxies import GoneAfter, GoneProxies
 from cluster.service.catalog.stream_command import stream
+from cluster.service.catalog.stream_settings import GoneAfter, GoneProxies
 from cluster.service.client.command import wait_text
 from protocols.mqtt.link import Message
 from protocols.wire import topics

@@ -11,7 +11,7 @@ from prometheus_client import generate_latest
 
 from cluster.ingest.proxy_reports import ProxySpools
 from cluster.ingest.service import Ingest
-from cluster.service.http.status import status_of
+from cluster.service.http.api import status_of
 from cluster.service.running.settings import ClusterSettings
 from cluster.service.server import ClusterServer
 from cluster.storage.relation_versions import RelationVersions

@@ -11,8 +11,8 @@ import httpx
 import pytest
 
 from cluster.service.access.roles import NEEDED
-from cluster.service.http import strict_requests
-from cluster.service.http.strict_requests import SHORT_BYTES
+from cluster.service.http import request_bodies
+from cluster.service.http.request_bodies import SHORT_BYTES
 from tests.cluster.service.conftest import Service
 from tests.cluster.service.test_api import client
 
@@ -87,13 +87,13 @@ async def test_one_key_in_several_objects_is_not_twice(api: httpx.AsyncClient, s
 async def test_a_long_body_does_not_hold_up_other_requests(
     api: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    parse, threads = strict_requests.parse_body, list[threading.Thread]()
+    parse, threads = request_bodies.parse_body, list[threading.Thread]()
 
     def seen(body: bytes) -> Any:
         threads.append(threading.current_thread())
         return parse(body)
 
-    monkeypatch.setattr(strict_requests, "parse_body", seen)
+    monkeypatch.setattr(request_bodies, "parse_body", seen)
     for space in (0, SHORT_BYTES):
         content = " " * space + '{"sql": "SELECT speed FROM traffic"}'
         assert (await api.post("/v1/queries", content=content.encode(), headers=JSON)).status_code == 201

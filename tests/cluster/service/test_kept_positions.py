@@ -13,11 +13,10 @@ from prometheus_client import generate_latest
 
 from cluster.physical.nodes import Host
 from cluster.physical.plan_files import PlanFiles
-from cluster.service.data_folder.format import REGISTRY
+from cluster.service.data_folder.folder import REGISTRY
 from cluster.service.publishing.publication import Publication
-from cluster.service.publishing.published import LostResults, Position, Published
+from cluster.service.publishing.published import LostResults, Position, Published, shard_of
 from cluster.service.publishing.publisher_channel import Report
-from cluster.service.publishing.shares import shard_of
 from cluster.service.registry.registry import Registry
 from cluster.service.running.settings import ClusterSettings
 from cluster.service.server import ClusterServer

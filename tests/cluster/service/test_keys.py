@@ -13,9 +13,7 @@ from protocols.sealing.seals import MOST_NAMES, MOST_TOPICS, PartSeals
 from protocols.wire import topics
 from protocols.wire.batches import Batch, Resumption, decode_ack
 from protocols.wire.catalog import MoteEntry, MoteState, Presence, ProxyClock, ProxySpool, Status, StreamOffer
-from protocols.wire.demand_pieces import PIECES, DemandRequest
-from protocols.wire.demand_reports import demand_report
-from protocols.wire.demands import RefusedDemand
+from protocols.wire.demands import PIECES, DemandRequest, RefusedDemand, demand_report
 from protocols.wire.frames import VERSION, encode
 from protocols.wire.streams import StreamSchema
 from tests.cluster.service.recorded_cluster import NOON_US, SCHEMA, batch

@@ -18,8 +18,7 @@ from cluster.physical.plan_files import PlanFiles
 from cluster.plan.rewrite import rewrite
 from cluster.service.client.command import lag_text
 from cluster.service.publishing.lag import Lag, Lags, greatest, lag_behind, lag_of_fragment, lag_of_stream
-from cluster.spark.offsets import Offset
-from cluster.spark.positions import SparkPositions
+from cluster.spark.offsets import Offset, SparkPositions
 from cluster.storage.commit_log import CommitLog
 from cluster.storage.stream_tables import StreamPosition, StreamTable
 from tests.cluster.service.conftest import TRAFFIC, Service, application, traffic_rows

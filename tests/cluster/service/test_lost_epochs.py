@@ -19,10 +19,9 @@ from cluster.operators import Source
 from cluster.operators.columns import Column
 from cluster.physical.nodes import Host
 from cluster.physical.plan_files import PlanFiles
-from cluster.service.http.status import status_of
-from cluster.service.registry.lost_epochs import newest_known_epoch, skip_lost_epochs
+from cluster.service.http.api import status_of
 from cluster.service.registry.plan_transitions import LostEpochs
-from cluster.service.registry.registry import Registry
+from cluster.service.registry.registry import Registry, newest_known_epoch, skip_lost_epochs
 from cluster.service.running.settings import ClusterSettings
 from cluster.service.server import ClusterServer
 from protocols.wire.streams import FieldType

@@ -13,7 +13,7 @@ from cluster.operators.columns import Column
 from cluster.plan.epoch import Plan, PlannedQuery
 from cluster.service.publishing.publication import Publication, rewind
 from cluster.service.publishing.published import Position
-from cluster.service.registry.lost_versions import newest_known_versions, replace_lost_versions
+from cluster.service.registry.registry import newest_known_versions, replace_lost_versions
 from cluster.storage.archived_log import LOG
 from cluster.storage.results_table import ResultsTable
 from cluster.storage.stream_tables import StreamTable

@@ -9,7 +9,7 @@ from cluster.language.translation import translate
 from cluster.physical.migration import MigrationRefusedError
 from cluster.plan.alternatives import alternatives
 from cluster.plan.rewrite import rewrite
-from cluster.service.queries.migration_steps import planned_migration
+from cluster.service.queries.migrations import planned_migration
 from cluster.service.registry.running_queries import RegisteredQuery
 from protocols.wire.streams import Field, FieldType, StreamSchema
 

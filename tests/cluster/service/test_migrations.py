@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from cluster.errors import UnwritableError
 from cluster.fjord.acceptance import RowLimits
 from cluster.fjord.batch import instant_text
-from cluster.ingest.proxy_clocks import TOLERANCE_US
+from cluster.ingest.proxy_reports import TOLERANCE_US
 from cluster.operators import Filter, Node, Project, TimeWindow
 from cluster.operators.columns import Scalar
 from cluster.physical.lowering import lower
@@ -22,8 +22,7 @@ from cluster.physical.nodes import Host
 from cluster.physical.plan_files import PlanFiles
 from cluster.plan.epoch import Handover
 from cluster.plan.scalar_texts import read_scalar
-from cluster.service.queries.migration_steps import Answered, has_ended
-from cluster.service.queries.migrations import ROOM_EVERY
+from cluster.service.queries.migrations import ROOM_EVERY, Answered, has_ended
 from cluster.service.registry.query_names import UnknownQueryError
 from cluster.service.registry.registry import Registry
 from cluster.service.registry.running_queries import NextPlan

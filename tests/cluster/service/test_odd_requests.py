@@ -9,9 +9,9 @@ import httpx
 import pytest
 from pydantic import ValidationError
 
+from cluster.service.http.catalog_routes import MOST_UNKNOWN
 from cluster.service.http.error_responses import RequestError
 from cluster.service.http.request_bodies import MOST_BYTES
-from cluster.service.http.stream_routes import MOST_UNKNOWN
 from cluster.service.http.wanted_queries import MOST_TOGETHER, NewQueries, wanted_queries
 from tests.cluster.service.conftest import Service
 from tests.cluster.service.test_api import client

@@ -12,7 +12,7 @@ from typer.main import get_command
 from cluster.costs.prices import SHIPPED, Price, Prices
 from cluster.errors import StorageError
 from cluster.local import calibration
-from cluster.local.price_workloads import WORKLOADS, Load
+from cluster.local.calibration import WORKLOADS, Load
 from cluster.service.plan_command import plan
 from cluster.service.queries.operator_prices import FILE, OperatorPrices, write_prices
 from tests.cluster.service.conftest import Service, application

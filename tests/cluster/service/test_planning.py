@@ -16,8 +16,7 @@ from cluster.language.errors import FjordSqlError
 from cluster.operators.walks import written_out
 from cluster.planning_budget import PlanningLimitError, spend
 from cluster.service.access.roles import Role
-from cluster.service.access.token_files import Tokens
-from cluster.service.access.tokens import AccessToken, digest_of
+from cluster.service.access.tokens import AccessToken, Tokens, digest_of
 from cluster.service.catalog import planning
 from cluster.service.catalog.planning import AT_ONCE, FEW, Planning, PlanningBusyError, asked_by
 from cluster.service.catalog.planning_turns import KEPT_FOR_ADMINS, MOST_OF_ONE, MOST_WAITING, Asker

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, cast
 import pytest
 
 from cluster.errors import ClusterError
-from cluster.service.queries.planned_text import positions_between_epochs
+from cluster.service.queries.plan_options import positions_between_epochs
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -18,11 +18,10 @@ from cluster.errors import StorageError
 from cluster.fjord.batch import instant_text
 from cluster.service.publishing import result_chunks, turns
 from cluster.service.publishing.publication import FILE, Publication, published_of
-from cluster.service.publishing.published import Position, Published
+from cluster.service.publishing.published import ALL_SHARDS, Position, Published, shard_of
 from cluster.service.publishing.publisher import Publisher
 from cluster.service.publishing.result_messages import Extras, stored_results
-from cluster.service.publishing.shares import ALL_SHARDS, shard_of
-from cluster.storage import archived_log, committed_results, delta_tables, retention
+from cluster.storage import archived_log, committed_results, delta_tables
 from cluster.storage.appending import OutcomeUnknownError
 from cluster.storage.committed_results import CommittedResults
 from cluster.storage.compaction import Compaction
@@ -242,7 +241,7 @@ async def test_extras_are_asked_for_once_a_query(tmp_path: Path) -> None:
 @pytest.fixture
 def days_pass(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make logs short, folders small, and let a day pass at once."""
-    monkeypatch.setattr(retention, "KEEP_HOURS", 0)
+    monkeypatch.setattr(archived_log, "KEEP_HOURS", 0)
     monkeypatch.setattr(archived_log, "COMMITS_KEPT", 5)
     monkeypatch.setattr(archived_log, "COMMITS_A_FOLDER", 4)
     monkeypatch.setattr(delta_tables, "COMMITS_BETWEEN_CHECKPOINTS", 10)

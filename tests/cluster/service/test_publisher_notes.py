@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from cluster.service.catalog.sensor_catalog import EntryPublished, ProxyChanged
-from cluster.service.queries.publisher_notes import publisher_warnings, publishers_of
+from cluster.service.queries.query_explanation import publisher_warnings, publishers_of
 from protocols.wire.demands import CompletenessDemand, QueryDemand
 from tests.cluster.service.conftest import Service
 from tests.cluster.service.driven_devices import device

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cluster.service.publishing.publisher_channel import News, Note
-from cluster.service.publishing.publisher_supervision import (
+from cluster.service.publishing.supervised_publishers import (
     FIRST_PAUSE_SECONDS,
     LONGEST_PAUSE_SECONDS,
     NEWS_SECONDS,

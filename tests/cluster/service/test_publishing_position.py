@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cluster.service.publishing.published import Position
-from cluster.service.publishing.publishing_position import CHUNKS_IN_FLIGHT, LostCommits, PublishingPosition
 from cluster.service.publishing.result_chunks import Chunk, Segment
+from cluster.service.publishing.turns import CHUNKS_IN_FLIGHT, LostCommits, PublishingPosition
 from protocols.mqtt.publish_frames import PublishFrames
 
 STEPS = st.lists(

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from typer.main import get_command
 
 from cluster.plan.alternatives import AS_PLANNED
-from cluster.service import alternatives_command
+from cluster.service import plan_command
 from cluster.service.plan_command import plan
 from tests.cluster.service.conftest import Service, application
 
@@ -110,7 +110,7 @@ def _line(number: int | None, **other: object) -> dict[str, object]:
 
 
 def _command(monkeypatch: pytest.MonkeyPatch, client: _Client, *arguments: str) -> str:
-    monkeypatch.setattr(alternatives_command, "make_client", lambda _: nullcontext(client))
+    monkeypatch.setattr(plan_command, "make_client", lambda _: nullcontext(client))
     done = CliRunner().invoke(get_command(plan), [*arguments], catch_exceptions=False)
     return f"{done.exit_code}\n{done.output}"
 

@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 from cluster.fjord.acceptance import RowLimitError, RowLimits, TextLimitError
-from cluster.fjord.state_size import StateLimitError
+from cluster.fjord.upper_estimates import StateLimitError
 from cluster.language.errors import FjordSqlError
 from cluster.physical.errors import UnsupportedPlanError
 from cluster.service.registry.query_names import QueryExistsError, TooManyQueriesError, UnknownQueryError

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from cluster.fjord.batch import START
-from cluster.fjord.stored_rows import RowsInMemory
+from cluster.fjord.stream_scan import RowsInMemory
 from cluster.local.engine import Arrival, LocalEngine
 from cluster.physical.nodes import Host
-from cluster.service.queries.migration_steps import Answered
+from cluster.service.queries.migrations import Answered
 from cluster.storage.stream_tables import StreamPosition
-from protocols.text.durations import parse_duration_us
+from protocols.text.quantities import parse_duration_us
 from protocols.wire.batches import DEFAULT_RATE_COLUMN
 from tests.cluster.service.conftest import traffic_rows
 from tests.cluster.service.test_adapted_sizes import settled, state_of

@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from cluster.ingest.admission import StreamAdmission, Verdict
-from cluster.ingest.commit_cycle import CommitCycle
+from cluster.ingest.batch_reception import CommitCycle
 from cluster.physical.plan_files import PlanFiles
 from cluster.service.publishing.demand_publication import DemandPublication
 from cluster.service.recorded_run import begin_recording, replay

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from cluster.language.catalog import CatalogError
 from cluster.language.errors import FjordSqlError
 from cluster.language.translation import translate
-from cluster.relations.freshness import State
+from cluster.relations.refresh_decisions import State
 from cluster.service.catalog.stream_command import stream as stream_command
 from cluster.service.queries.query_service import QueryService
 from protocols.wire import topics

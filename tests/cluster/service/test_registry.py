@@ -16,10 +16,10 @@ from cluster.physical import plan_json
 from cluster.physical.nodes import NOTHING, PhysicalPlan
 from cluster.physical.plan_files import PlanFiles
 from cluster.plan.epoch import Plan, encode_plan
-from cluster.service.registry.quarantine import MOST_BYTES, MOST_ROWS, Quarantine
 from cluster.service.registry.query_names import QueryExistsError, UnknownQueryError
 from cluster.service.registry.registry import Registry
 from cluster.service.registry.registry_file import MIGRATIONS, RegistryFile
+from cluster.service.registry.registry_tables import MOST_BYTES, MOST_ROWS, Quarantine
 from protocols.errors import FjordError
 from protocols.wire.streams import FieldType
 

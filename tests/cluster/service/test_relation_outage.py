@@ -10,7 +10,7 @@ import pytest
 from cluster.language.errors import FjordSqlError
 from cluster.relations.source import Limits
 from cluster.service.catalog.relation_store import RelationStore
-from cluster.service.registry.relation_registry import WaitingQuery
+from cluster.service.registry.registry_tables import WaitingQuery
 from cluster.service.registry.running_queries import RegisteredQuery
 from tests.cluster.service.relation_cases import JOINED
 from tests.postgres_server import PASSWORD_WRITTEN

@@ -14,7 +14,7 @@ import time
 import pytest
 
 from cluster.operators.columns import Column
-from cluster.relations.freshness import Freshness, State
+from cluster.relations.refresh_decisions import Freshness, State
 from cluster.relations.source import SourceTooLargeError
 from cluster.service.catalog.relation_refresh import LONGEST_READ_SECONDS
 from cluster.service.catalog.relation_store import RelationStore

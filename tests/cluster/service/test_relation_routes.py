@@ -13,8 +13,7 @@ from typer.testing import CliRunner
 
 from cluster.service.catalog.relation_command import relation
 from cluster.service.client.api_client import ApiClient, RefusedError
-from cluster.service.http.metrics import ClusterMetrics
-from cluster.service.http.relation_metrics import relation_metrics
+from cluster.service.http.metrics import ClusterMetrics, relation_metrics
 from cluster.service.query_command import query
 from tests.cluster.service.conftest import application
 from tests.cluster.service.relation_cases import CREATE, DECLARED, JOINED, Relations

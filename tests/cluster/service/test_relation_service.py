@@ -14,7 +14,7 @@ from cluster.language.errors import FjordSqlError
 from cluster.relations.source import SourceSchemaError, SourceTooLargeError
 from cluster.service.catalog import relation_service
 from cluster.service.registry.query_names import QueryExistsError, TooManyQueriesError, UnknownQueryError
-from cluster.service.registry.relation_registry import WaitingQuery
+from cluster.service.registry.registry_tables import WaitingQuery
 from cluster.service.registry.running_queries import RegisteredQuery
 from protocols.wire import topics
 from protocols.wire.catalog import StreamOffer

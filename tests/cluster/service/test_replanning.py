@@ -21,8 +21,8 @@ from cluster.plan.explain import explain
 from cluster.planning_budget import PlanningLimitError
 from cluster.service.catalog.planning import Planning
 from cluster.service.queries import replanning
+from cluster.service.queries.measured_shares import FEWEST_SECONDS
 from cluster.service.queries.operator_prices import OperatorPrices
-from cluster.service.queries.pair_shares import FEWEST_SECONDS
 from cluster.service.queries.replanning import Replanning
 from cluster.service.registry.registry import Registry
 from protocols.wire import topics

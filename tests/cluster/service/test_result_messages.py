@@ -19,10 +19,17 @@ from cluster.errors import StorageError
 from cluster.fjord import batch
 from cluster.fjord.batch import instant_text
 from cluster.service.publishing import result_chunks, result_messages
-from cluster.service.publishing.instant_columns import FIRST_US, LAST_US, NEVER, instant_column
 from cluster.service.publishing.published import Position
 from cluster.service.publishing.result_chunks import chunks
-from cluster.service.publishing.result_messages import LARGEST_ROW_BYTES, result_frames, stored_results
+from cluster.service.publishing.result_messages import (
+    FIRST_US,
+    LARGEST_ROW_BYTES,
+    LAST_US,
+    NEVER,
+    instant_column,
+    result_frames,
+    stored_results,
+)
 from cluster.storage.committed_results import RESULT_SCHEMA
 from cluster.storage.results_table import ResultsTable
 from protocols.mqtt.link import Message

@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from cluster.service.catalog.taking_turns import ResultReading
+from cluster.service.catalog.planning import ResultReading
 
 
 class Reads:

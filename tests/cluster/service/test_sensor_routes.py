@@ -15,9 +15,9 @@ from cluster.errors import ClusterError
 from cluster.service.catalog.sensor_catalog import EntryPublished, ProxyChanged, SensorCatalog
 from cluster.service.catalog.sensors_command import app
 from cluster.service.client.api_client import ApiClient, ApiUnreachableError, RefusedError
+from cluster.service.http.catalog_routes import sensor_routes
 from cluster.service.http.error_responses import handle_errors
 from cluster.service.http.sensor_questions import SensorQuestions
-from cluster.service.http.sensor_routes import sensor_routes
 from protocols.wire.catalog import MoteEntry, MoteState
 from protocols.wire.packets import Health
 from tests.cluster.service.driven_devices import device

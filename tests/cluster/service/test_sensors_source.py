@@ -9,8 +9,8 @@ from structlog.testing import capture_logs
 from cluster.language.catalog import CatalogError
 from cluster.operators.columns import Column
 from cluster.relations.source import Limits
+from cluster.service.catalog.relation_store import SensorsSource
 from cluster.service.catalog.sensor_catalog import Connected, EntryPublished, SensorCatalog, sensors_relation
-from cluster.service.catalog.sensors_source import SensorsSource
 from cluster.service.registry.running_queries import RegisteredQuery
 from protocols.wire.streams import FieldType
 from tests.cluster.service.energy_cases import entry

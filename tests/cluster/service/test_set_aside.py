@@ -12,8 +12,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 
 from cluster.errors import UnwritableError
 from cluster.fjord.at_work import Activity
-from cluster.fjord.overruns import STRIKES, Overrun, OverrunKind
-from cluster.fjord.work_shares import WINDOW_SECONDS, Worked
+from cluster.fjord.overruns import STRIKES, WINDOW_SECONDS, Overrun, OverrunKind, Worked
 from cluster.service.http.metrics import ClusterMetrics
 from cluster.service.registry.query_names import QueryExistsError, UnknownQueryError
 from cluster.service.registry.running_queries import RegisteredQuery

@@ -27,8 +27,8 @@ from hypothesis import strategies as st
 
 from cluster.service.publishing import publication, result_chunks, turns
 from cluster.service.publishing.publication import Publication, divide, published_of
+from cluster.service.publishing.published import ALL_SHARDS, SHARDS, Share, shard_of, shares_of
 from cluster.service.publishing.publisher import Publisher
-from cluster.service.publishing.shares import ALL_SHARDS, SHARDS, Share, shard_of, shares_of
 from cluster.storage.committed_results import RESULT_SCHEMA, PassesOver
 from protocols.mqtt.link import BrokenOffError
 from protocols.mqtt.publish_frames import PublishFrames

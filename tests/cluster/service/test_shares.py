@@ -14,10 +14,29 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from cluster.errors import StorageError
-from cluster.service.publishing.publication import FILE, Publication, begin, divide, published_of, rewind
-from cluster.service.publishing.publication_lock import lock_publication, unlock_publication
-from cluster.service.publishing.published import LostResults, Position, Published, part_of, united, with_versions
-from cluster.service.publishing.shares import ALL_SHARDS, SHARDS, Share, shard_of, shares_of
+from cluster.service.publishing.publication import (
+    FILE,
+    Publication,
+    begin,
+    divide,
+    lock_publication,
+    published_of,
+    rewind,
+    unlock_publication,
+)
+from cluster.service.publishing.published import (
+    ALL_SHARDS,
+    SHARDS,
+    LostResults,
+    Position,
+    Published,
+    Share,
+    part_of,
+    shard_of,
+    shares_of,
+    united,
+    with_versions,
+)
 
 PUBLISHERS = st.integers(1, SHARDS)
 VERSIONS = st.lists(st.integers(0, 9), min_size=SHARDS, max_size=SHARDS).map(lambda found: dict(enumerate(found)))

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from cluster.costs.adaptation import RESERVE, WORTHWHILE, Cost
 from cluster.operators.size_ranges import SizeRange, Sizes
-from cluster.service.queries.ranged_queries import Costs, RangedQuery
 from cluster.service.queries.size_decisions import NoRoomError, admitted, changed_sizes
+from cluster.service.queries.size_plans import Costs, RangedQuery
 from tests.cluster.service import plain_size_decisions as plain
 
 HOUR = 3_600_000_000

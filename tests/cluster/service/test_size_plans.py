@@ -10,23 +10,20 @@ from itertools import count, islice
 import pytest
 
 from cluster.costs.adaptation import Cost
-from cluster.costs.answering import answering_us
-from cluster.costs.estimates import estimates_of, totals_of
+from cluster.costs.estimates import answering_us, estimates_of, totals_of
 from cluster.costs.prices import SHIPPED
-from cluster.fjord.state_size import state_bytes
+from cluster.fjord.upper_estimates import state_bytes
 from cluster.language.catalog import BaseStream, Catalog, DerivedStream
 from cluster.language.translation import translate
 from cluster.operators import Node
 from cluster.operators.size_ranges import ranges_of
 from cluster.physical.lowering import lower
 from cluster.plan.epoch import Plan, PlannedQuery
-from cluster.plan.relations_read import RelationSize
+from cluster.plan.names_read import RelationSize
 from cluster.plan.rewrite import rewrite
 from cluster.service.catalog import planning
 from cluster.service.catalog.planning import PlanningContext
-from cluster.service.queries.ranged_queries import RangedQuery
-from cluster.service.queries.size_costs import SizeCosts
-from cluster.service.queries.size_plans import SizePlans, changed_names, shape_of
+from cluster.service.queries.size_plans import RangedQuery, SizeCosts, SizePlans, changed_names, shape_of
 from protocols.errors import FjordError
 from protocols.wire.streams import Field, FieldType, StreamSchema
 from tests.cluster.oracle.text_leaves import Turns

@@ -28,14 +28,13 @@ from cluster.plan.epoch import Plan, PlannedQuery
 from cluster.plan.history import EVER_US, with_history_starts
 from cluster.plan.rewrite import rewrite
 from cluster.service import cluster_command
-from cluster.service.catalog import stream_budgets
-from cluster.service.catalog.stream_budgets import ReadProgress, StreamBudgets
+from cluster.service.catalog import stream_settings
 from cluster.service.catalog.stream_command import stream
-from cluster.service.http.status import status_of
+from cluster.service.catalog.stream_settings import ReadProgress, StreamBudgets
+from cluster.service.http.api import status_of
 from cluster.service.running.settings import ClusterSettings
 from cluster.service.server import ClusterServer
-from cluster.spark.offsets import Offset
-from cluster.spark.positions import SparkPositions
+from cluster.spark.offsets import Offset, SparkPositions
 from cluster.storage.budgets import Blocked, Budget, Passed
 from cluster.storage.stream_retention import Dropped, StreamRetention
 from cluster.storage.stream_tables import StreamPosition, StreamTable, watermark_at
@@ -147,7 +146,7 @@ def test_no_row_is_removed_that_a_query_still_has_to_read(
 def test_removing_a_version_too_early_would_be_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     ahead = [[0, 5]] * VERSIONS
     assert_kept(ahead, 3, 3, None)
-    monkeypatch.setattr(stream_budgets, "watermark_at", lambda log, version: watermark_at(log, version + 1))
+    monkeypatch.setattr(stream_settings, "watermark_at", lambda log, version: watermark_at(log, version + 1))
     with pytest.raises(AssertionError, match="version 4 is removed"):
         assert_kept(ahead, 3, 3, None)
 

@@ -22,8 +22,8 @@ from cluster.service.catalog.sensor_catalog import Connected, EntryPublished, En
 from cluster.service.catalog.sensors_command import app as sensors_command
 from cluster.service.catalog.stream_command import stream as stream_command
 from cluster.service.client.api_client import ApiClient
-from cluster.service.http.energy_routes import energy_answer
 from cluster.service.http.metrics import ClusterMetrics
+from cluster.service.http.query_routes import energy_answer
 from cluster.service.query_command import query
 from protocols.errors import FrameError
 from protocols.wire import topics

@@ -11,13 +11,11 @@ from pathlib import Path
 import pytest
 
 from cluster.errors import StorageError
-from cluster.service.publishing import supervised_publisher
-from cluster.service.publishing.progress import ProgressOfAll
+from cluster.service.publishing import supervised_publishers
 from cluster.service.publishing.publication import FILE, Publication
+from cluster.service.publishing.published import Share
 from cluster.service.publishing.publisher_channel import Orders, Report, from_line, to_line
-from cluster.service.publishing.shares import Share
-from cluster.service.publishing.supervised_publisher import MODULE, TROUBLE
-from cluster.service.publishing.supervised_publishers import SupervisedPublishers
+from cluster.service.publishing.supervised_publishers import MODULE, TROUBLE, ProgressOfAll, SupervisedPublishers
 from cluster.storage.synced_files import Troubles
 from protocols.child_process import SECRET_VARIABLES
 from protocols.mqtt.link import BrokerAddress
@@ -31,9 +29,9 @@ async def test_a_process_that_reports_nonsense_and_lives_on_is_replaced(
     package = tmp_path / "nonsense.py"
     package.write_text(f"import sys, time\nprint({written!r}, flush=True)\ntime.sleep(600)\n", encoding="utf-8")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    monkeypatch.setattr(supervised_publisher, "MODULE", "nonsense")
-    monkeypatch.setattr(supervised_publisher, "FIRST_PAUSE_SECONDS", 0.01)
-    monkeypatch.setattr(supervised_publisher, "FAREWELL_SECONDS", 0.01)
+    monkeypatch.setattr(supervised_publishers, "MODULE", "nonsense")
+    monkeypatch.setattr(supervised_publishers, "FIRST_PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr(supervised_publishers, "FAREWELL_SECONDS", 0.01)
     troubles = Troubles()
     orders = Orders(str(tmp_path), BrokerAddress(), "publisher", 15.0, "error")
     publisher = SupervisedPublishers(orders, ProgressOfAll(tmp_path), newest=lambda: 0, troubles=troubles)
@@ -54,8 +52,8 @@ async def test_a_publisher_gets_secrets_by_its_orders_only(tmp_path: Path, monke
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     for name in SECRET_VARIABLES:
         monkeypatch.setenv(name, "hidden")
-    monkeypatch.setattr(supervised_publisher, "MODULE", "showing")
-    monkeypatch.setattr(supervised_publisher, "FIRST_PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr(supervised_publishers, "MODULE", "showing")
+    monkeypatch.setattr(supervised_publishers, "FIRST_PAUSE_SECONDS", 0.01)
     orders = Orders(str(tmp_path), BrokerAddress(), "publisher", 15.0, "error")
     publisher = SupervisedPublishers(orders, ProgressOfAll(tmp_path), newest=lambda: 0, troubles=Troubles())
     running = asyncio.create_task(publisher.run())

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from cluster.language.catalog import BaseStream, Catalog
 from cluster.language.translation import translate
 from cluster.language.window_bounds import grid_of_answers
-from cluster.local.window_column import heading_of, window_text
+from cluster.local.growing_table import heading_of, window_text
 from cluster.operators.window_shapes import Grid, Span
 from cluster.service.tail_table import TailTable
 from protocols.wire.streams import Field, FieldType, StreamSchema

@@ -21,12 +21,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from cluster.service.publishing import result_chunks, turns
-from cluster.service.publishing.published import Position, Published
-from cluster.service.publishing.publishing_position import GoneCommits, PublishingPosition
+from cluster.service.publishing.published import ALL_SHARDS, EVERYTHING, Position, Published, shard_of
 from cluster.service.publishing.result_chunks import Chunk, Segment, Which, chunks
 from cluster.service.publishing.result_messages import no_frames
-from cluster.service.publishing.shares import ALL_SHARDS, EVERYTHING, shard_of
-from cluster.service.publishing.turns import Behind, InFront, OfQuery, Turns, by_shard
+from cluster.service.publishing.turns import Behind, GoneCommits, InFront, OfQuery, PublishingPosition, Turns, by_shard
 from tests.cluster.service.test_publisher import messages_of
 from tests.cluster.service.test_several_publishers import BATCH_ROWS, NAMES, Table
 

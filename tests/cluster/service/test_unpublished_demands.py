@@ -12,12 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster.service.publishing import stream_pieces
-from cluster.service.publishing.published_demands import PublishedDemands
-from cluster.service.publishing.unpublished_demands import Publish, UnpublishedDemands
+from cluster.service.publishing import published_demands
+from cluster.service.publishing.published_demands import Publish, PublishedDemands, UnpublishedDemands
 from protocols.wire import topics
-from protocols.wire.demand_pieces import piece_of
-from protocols.wire.demands import QueryDemand, StreamDemand, encode_query_demand
+from protocols.wire.demands import QueryDemand, StreamDemand, encode_query_demand, piece_of
 from protocols.wire.frames import VERSION
 from proxy.fleet.demand_assembly import DemandAssembly
 
@@ -27,7 +25,7 @@ STREAMS = ("a", "b")
 
 @pytest.fixture(autouse=True)
 def _pieces_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stream_pieces, "WHOLE_BYTES", 0)
+    monkeypatch.setattr(published_demands, "WHOLE_BYTES", 0)
 
 
 class Cluster:

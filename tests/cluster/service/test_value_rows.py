@@ -16,7 +16,7 @@ from cluster.service import query_file
 from cluster.service.client.api_client import RefusedError
 from cluster.service.http.query_routes import TOGETHER
 from cluster.service.query_command import query as query_commands
-from cluster.service.value_rows import ValueRow, read_rows
+from cluster.service.query_file import ValueRow, read_rows
 from protocols.wire import topics
 from protocols.wire.catalog import StreamOffer
 from protocols.wire.frames import encode

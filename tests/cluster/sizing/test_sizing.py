@@ -12,12 +12,20 @@ from typer.testing import CliRunner
 
 from cluster.language.catalog import Catalog
 from cluster.language.translation import translate
-from cluster.sizing.bottleneck import Backlog, Flow, limiting_stage
 from cluster.sizing.command import app
-from cluster.sizing.delays import Delays, SeenDelays
 from cluster.sizing.loads import DEFAULT_LOADS, EVERY_SAMPLE, Load, LoadError, parse_load, query_texts
-from cluster.sizing.measuring import Measurement
-from cluster.sizing.resources import PARTS, Use, WatchedProcesses, bytes_below
+from cluster.sizing.measuring import (
+    PARTS,
+    Backlog,
+    Delays,
+    Flow,
+    Measurement,
+    SeenDelays,
+    Use,
+    WatchedProcesses,
+    bytes_below,
+    limiting_stage,
+)
 from cluster.sizing.sizing_table import HEADINGS, as_json, markdown, plot, table_rows
 from protocols.wire.streams import Field, FieldType, StreamSchema
 

@@ -9,8 +9,8 @@ from typing import Any
 import msgspec
 import polars as pl
 
+from cluster.fjord.answer_kinds import ERROR
 from cluster.fjord.counters import Counters, added
-from cluster.fjord.kinds import ERROR
 from cluster.fjord.relation_tables import RelationTables
 from cluster.fjord.scalars import POLARS_TYPES
 from cluster.language.catalog import Catalog, StaticRelation

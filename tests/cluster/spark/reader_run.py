@@ -18,17 +18,16 @@ from pyspark.sql.streaming.datasource import ReadMaxRows
 from cluster.fjord.overruns import WorkLimits
 from cluster.language.catalog import Catalog
 from cluster.language.translation import translate
-from cluster.local.memory_tables import MemoryStore
+from cluster.local.engine import MemoryStore
 from cluster.physical.lowering import lower
 from cluster.physical.nodes import Host
 from cluster.physical.plan_files import PlanFiles
 from cluster.plan.epoch import Plan, PlannedQuery
 from cluster.plan.history import history_starts, with_history_starts
 from cluster.plan.rewrite import rewrite
-from cluster.spark import downstream
-from cluster.spark.answer_parts import CollectedOutputs
-from cluster.spark.downstream import BucketHost, Envelope
-from cluster.spark.envelopes import OUTPUT_SCHEMA, collected_outputs
+from cluster.spark import bucket_processor
+from cluster.spark.bucket_processor import BucketHost, Envelope
+from cluster.spark.envelopes import OUTPUT_SCHEMA, CollectedOutputs, collected_outputs
 from cluster.spark.source import FjordReader, SourceOptions
 from cluster.spark.worker_memory import WORKER_MEMORY
 from cluster.storage.compaction import Compaction
@@ -146,7 +145,7 @@ class ReaderRun:
         if crash:
             before, lost = copy.deepcopy(self.stores), self._run(host, end)
             self.stores, self._readers[host] = before, self._reader(host)
-            downstream._kept.clear()
+            bucket_processor._kept.clear()
             answers = self._run(host, end)
             assert _bag(answers) == _bag(lost)
         else:

@@ -15,10 +15,8 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from cluster.fjord.answers import error_row
-from cluster.fjord.collecting import HostOutput, collected
-from cluster.spark.answer_parts import written_by_task
-from cluster.spark.envelopes import OUTPUT_SCHEMA, CollectedOutputs, collected_outputs, pack_output
+from cluster.fjord.answers import HostOutput, collected, error_row
+from cluster.spark.envelopes import OUTPUT_SCHEMA, CollectedOutputs, collected_outputs, pack_output, written_by_task
 from cluster.storage.results_table import Part
 from cluster.storage.unnumbered_answers import UnnumberedFile, UnnumberedFolder, read_unnumbered
 from tests.cluster.spark.answer_rows import answers

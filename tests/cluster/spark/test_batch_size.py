@@ -14,8 +14,8 @@ from cluster.physical.lowering import lower
 from cluster.physical.nodes import Host, PhysicalPlan
 from cluster.plan.epoch import Plan, PlannedQuery
 from cluster.plan.rewrite import rewrite
-from cluster.spark.overrun_notes import OverrunNotes
-from cluster.spark.reading.batch_size import rows_at_once
+from cluster.spark.reading.live import rows_at_once
+from cluster.spark.worker_watch import OverrunNotes
 from protocols.wire.streams import Field, FieldType, StreamSchema
 from tests.cluster.spark.reader_run import ReaderRun
 

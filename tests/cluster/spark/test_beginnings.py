@@ -10,8 +10,8 @@ import polars as pl
 import pytest
 
 from cluster.fjord.batch import START
-from cluster.spark.reading.beginnings import Beginnings
-from cluster.spark.reading.tables import TableVersions
+from cluster.spark.reading.live import Beginnings
+from cluster.spark.reading.reads import TableVersions
 from cluster.storage.stream_tables import StreamPosition, StreamTable, arrow_schema
 from tests.cluster.local.test_flowing_relations import SCHEMA, frame
 

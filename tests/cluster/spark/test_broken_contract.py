@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 
 from cluster.fjord.batch import START, Batch
-from cluster.fjord.operators.distinct import Distinct
+from cluster.fjord.operators.set_operations import Distinct
 from cluster.fjord.stream_scan import StreamScan
 from cluster.plan.epoch import Plan
 from tests.cluster.spark.hosted_run import Run, queries

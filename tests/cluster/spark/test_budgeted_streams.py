@@ -14,9 +14,8 @@ from hypothesis import strategies as st
 
 from cluster.physical.lowering import lower
 from cluster.physical.nodes import Host
-from cluster.service.catalog.stream_budgets import ReadProgress
-from cluster.spark.offsets import from_spark
-from cluster.spark.positions import SparkPositions
+from cluster.service.catalog.stream_settings import ReadProgress
+from cluster.spark.offsets import SparkPositions, from_spark
 from cluster.storage.budgets import Budget
 from cluster.storage.compaction import Compaction
 from cluster.storage.stream_retention import StreamRetention

@@ -15,8 +15,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster.spark import callback_peers
-from cluster.spark.callback_peers import is_own, owner_of
+from cluster.spark import session
+from cluster.spark.session import is_own, owner_of
 
 NOBODY = 65_534
 ADDRESSES = st.tuples(st.ip_addresses(v=4).map(str), st.integers(0, 65_535))
@@ -59,7 +59,7 @@ def test_a_connection_of_this_process_is_own(monkeypatch):
     client, served = connected()
     assert is_own(served)
     assert is_own(client)
-    monkeypatch.setattr(callback_peers.os, "geteuid", lambda: os.getuid() + 1)
+    monkeypatch.setattr(session.os, "geteuid", lambda: os.getuid() + 1)
     assert not is_own(served)
     client.close()
     served.close()
@@ -67,7 +67,7 @@ def test_a_connection_of_this_process_is_own(monkeypatch):
 
 def test_a_connection_that_is_not_listed_is_not_own(monkeypatch, tmp_path):
     client, served = connected()
-    monkeypatch.setattr(callback_peers, "TABLES", (tmp_path / "tcp", Path("/proc/net/tcp6")))
+    monkeypatch.setattr(session, "TABLES", (tmp_path / "tcp", Path("/proc/net/tcp6")))
     (tmp_path / "tcp").write_text("  sl  local_address\n")
     assert not is_own(served)
     client.close()
@@ -135,7 +135,7 @@ def test_only_processes_of_this_user_call_functions_of_a_sink(spark, monkeypatch
     assert any("missing" in called(port, each) for each in names)  # it was called, without its arguments
     if os.getuid() == 0:
         assert {called(port, each, NOBODY) for each in names} == {""}
-    monkeypatch.setattr(callback_peers.os, "geteuid", lambda: os.getuid() + 1)
+    monkeypatch.setattr(session.os, "geteuid", lambda: os.getuid() + 1)
     assert {called(port, each) for each in names} == {""}
     monkeypatch.undo()
     seen = len(batches)

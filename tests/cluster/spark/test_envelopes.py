@@ -7,9 +7,8 @@ from operator import itemgetter
 import polars as pl
 import pyarrow as pa
 
-from cluster.fjord.answers import error_row
+from cluster.fjord.answers import HostOutput, error_row
 from cluster.fjord.batch import END, START
-from cluster.fjord.collecting import HostOutput
 from cluster.fjord.counters import Counters, Totals
 from cluster.spark.envelopes import (
     COMPRESS_FROM_ROWS,

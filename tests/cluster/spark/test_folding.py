@@ -272,16 +272,16 @@ def test_equal_parts_of_a_query_run_once(tmp_path: Path) -> None:
 
 
 def test_a_condition_that_fails_is_an_error_of_its_own_query(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from cluster.fjord import predicate_index
+    from cluster.fjord.operators import filtering
 
-    compiled = predicate_index.compile_scalar
+    compiled = filtering.compile_scalar
 
     def broken(scalar: Any) -> Any:
         if "%" in scalar.sql:
             raise ValueError("no such thing")
         return compiled(scalar)
 
-    monkeypatch.setattr(predicate_index, "compile_scalar", broken)
+    monkeypatch.setattr(filtering, "compile_scalar", broken)
     texts = {"good": TEMPLATES[0].format(" WHERE speed < 3"), "bad": TEMPLATES[0].format(" WHERE speed % 2 = 0")}
     planned = tuple(PlannedQuery(name, n, plan_node(text)) for n, (name, text) in enumerate(texts.items(), 1))
     run = Run(tmp_path, Plan(1, planned))

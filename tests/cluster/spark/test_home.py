@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pyspark
 import pytest
 
-from cluster.spark.home import SPARK_HOME, home_without_archives, use_installed_pyspark
+from cluster.spark.session import SPARK_HOME, home_without_archives, use_installed_pyspark
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

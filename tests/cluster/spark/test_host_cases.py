@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 import polars as pl
 import pytest
 
-from cluster.physical.answer_files import ANSWERS_RETURNED
 from cluster.physical.lowering import lower
-from cluster.physical.nodes import Host, host_of
+from cluster.physical.nodes import ANSWERS_RETURNED, Host, host_of
 from cluster.physical.plan_files import PlanFiles
 from cluster.plan.epoch import Plan
 from cluster.storage.relation_versions import RelationVersions

@@ -15,12 +15,11 @@ import pytest
 from deltalake.transaction import AddAction
 
 from cluster.errors import ClusterError
-from cluster.fjord.collecting import HostOutput
+from cluster.fjord.answers import HostOutput
 from cluster.physical.nodes import Host
 from cluster.spark import hosting
-from cluster.spark.answer_parts import written_by_task
-from cluster.spark.checkpoint_files import CheckpointFiles
-from cluster.spark.envelopes import OUTPUT_SCHEMA, pack_output
+from cluster.spark.checkpoint import CheckpointFiles
+from cluster.spark.envelopes import OUTPUT_SCHEMA, pack_output, written_by_task
 from cluster.spark.hosting import EngineState, RunningEngine
 from cluster.storage.results_table import ResultsTable
 from cluster.storage.unnumbered_answers import Numbering, UnnumberedFolder

@@ -12,8 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from cluster.fjord import counters
-from cluster.fjord.buckets import split_by_bucket
 from cluster.fjord.counters import work_of
+from cluster.fjord.row_order import split_by_bucket
 from cluster.physical.lowering import lower
 from cluster.physical.text import plan_text
 from cluster.plan.epoch import Plan, PlannedQuery
@@ -89,7 +89,7 @@ def test_adding_and_dropping_queries_affects_no_other(tmp_path: Path) -> None:
 def test_a_query_that_fails_answers_an_error_and_the_others_go_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from cluster.fjord.operators.distinct import Distinct
+    from cluster.fjord.operators.set_operations import Distinct
 
     def fail(self: Distinct, port: int, batch: Any) -> Any:
         raise ValueError("no such thing")

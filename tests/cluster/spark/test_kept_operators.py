@@ -10,8 +10,8 @@ import pytest
 
 from cluster.fjord import hosted_fragment
 from cluster.fjord.bucket_host import BucketHost, Kept
-from cluster.fjord.bucket_state import HEADING, read_heading
-from cluster.fjord.operators.distinct import Distinct
+from cluster.fjord.operators.set_operations import Distinct
+from cluster.fjord.saved_state import HEADING, read_heading
 from cluster.physical.nodes import Host
 from cluster.plan.epoch import Plan, PlannedQuery
 from tests.cluster.spark.hosted_run import BUCKETS, Run, plan_node

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from cluster.spark.java_process import SHELL, JavaProcess, start_java
-from cluster.spark.launch_command import MAIN, LaunchNote
+from cluster.spark.java_process import MAIN, SHELL, JavaProcess, LaunchNote, start_java
 
 SECONDS = 30.0
 OPTIONS = {"spark.driver.memory": "1g", "spark.local.dir": "/data/spark"}

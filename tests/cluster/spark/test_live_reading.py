@@ -17,16 +17,15 @@ from cluster.fjord.batch import ALWAYS
 from cluster.physical.lowering import lower
 from cluster.physical.nodes import Host, host_of
 from cluster.plan.epoch import Plan
-from cluster.spark import downstream
+from cluster.spark import bucket_processor
 from cluster.spark.offsets import UNCHANGED_PLANS
 from cluster.spark.reading import live
 from cluster.spark.reading.live import MANY_FILES, READS, LiveReads
-from cluster.spark.reading.reads import StreamRead
-from cluster.spark.reading.tables import TableVersions
+from cluster.spark.reading.reads import StreamRead, TableVersions
+from cluster.storage.archived_log import HOUR_SECONDS, KEEP_HOURS
 from cluster.storage.commit_log import AddedFile, Commit, CommitLog
 from cluster.storage.compaction import _remove_old
-from cluster.storage.retention import HOUR_SECONDS, KEEP_HOURS
-from cluster.storage.stored_files import StoredFile, stamped
+from cluster.storage.stream_retention import StoredFile, stamped
 from cluster.storage.stream_tables import StreamTable
 from tests.cluster.spark.hosted_run import plan_node, queries
 from tests.cluster.spark.reader_run import ReaderRun
@@ -148,10 +147,10 @@ def test_a_plan_that_changes_for_the_other_host_only_causes_no_micro_batch(tmp_p
         run.drain()
     assert run.micro_batches[Host.STATELESS] == 1 + 2 * UNCHANGED_PLANS
     assert run.micro_batches[Host.STATEFUL] == 1 + 2, "now and then, so that there is never much to look through"
-    built = set(downstream._kept)
+    built = set(bucket_processor._kept)
     run.append("traffic", [(15, "b", 1)], 20)
     run.drain()
-    assert set(downstream._kept) == built, "what has been built for the plan goes on"
+    assert set(bucket_processor._kept) == built, "what has been built for the plan goes on"
     assert [row["sensor"] for _, _, row in run.rows["kept"]] == ["a", "b"]
     assert [row["sensor"] for _, _, row in run.rows["q0"]] == ["b"]
 

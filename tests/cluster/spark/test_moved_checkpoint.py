@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cluster.spark.moved_checkpoint import corrected, relocate_checkpoint
+from cluster.spark.checkpoint import corrected, relocate_checkpoint
 
 NOTED = (
     'v2\n{{"operatorInfo":{{"operatorId":0,"operatorName":"transformWithStateInPySparkExec"}},"stateStoreInfo":'

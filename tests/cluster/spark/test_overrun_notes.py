@@ -11,11 +11,9 @@ from pathlib import Path
 import pytest
 
 from cluster.fjord.at_work import NOW, Activity
-from cluster.fjord.overruns import STRIKES_WITHIN_SECONDS, Overrun, OverrunKind, WorkLimits
-from cluster.fjord.work_shares import NOTED_SECONDS
+from cluster.fjord.overruns import NOTED_SECONDS, STRIKES_WITHIN_SECONDS, Overrun, OverrunKind, WorkLimits
 from cluster.spark import worker_watch
-from cluster.spark.overrun_notes import OverrunNotes
-from cluster.spark.worker_watch import own_bytes, watched
+from cluster.spark.worker_watch import OverrunNotes, own_bytes, watched
 
 WORKER = """
 import sys, time

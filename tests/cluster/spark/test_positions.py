@@ -19,8 +19,7 @@ from cluster.physical.nodes import Host, PhysicalPlan
 from cluster.physical.plan_files import PlanFiles
 from cluster.plan.epoch import Plan, PlannedQuery
 from cluster.plan.rewrite import rewrite
-from cluster.spark.offsets import Offset
-from cluster.spark.positions import SparkPositions, needed_from
+from cluster.spark.offsets import Offset, SparkPositions, needed_from
 from tests.cluster.spark.hosted_run import CATALOG
 
 ROWS, MEANS = (

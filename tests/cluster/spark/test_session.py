@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from cluster.spark.java_settings import use_settings_in_all_threads
+from cluster.spark.hosting import use_settings_in_all_threads
 from tests.cluster.spark.java_threads import threads_write_java
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from cluster.fjord.bucket_state import HEADING
 from cluster.fjord.exchange import Sent
+from cluster.fjord.saved_state import HEADING
 from cluster.fjord.upstream_dataflow import UpstreamDataflow
 from cluster.local import engine
 from cluster.local.engine import LocalEngine

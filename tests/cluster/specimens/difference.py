@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar
 
-from cluster.fjord.operators.multiplicities import Multiplicities, difference, intersection
+from cluster.fjord.operators.set_operations import Multiplicities, difference, intersection
 from cluster.operators import Difference, Intersection, Node
 from tests.cluster.fjord.operators.conformance import LEFT, Case
 from tests.cluster.specimens.drawing import Drawing

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar
 
-from cluster.fjord.operators.distinct import Distinct as DistinctOperator
 from cluster.fjord.operators.projection import Project as ProjectOperator
+from cluster.fjord.operators.set_operations import Distinct as DistinctOperator
 from cluster.operators import Distinct, Node
 from tests.cluster.fjord.operators.conformance import LEFT, ONLY_K, Case
 from tests.cluster.specimens.drawing import Drawing

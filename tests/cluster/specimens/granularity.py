@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar
 
-from cluster.fjord.operators.granularity import Granularity as GranularityOperator
+from cluster.fjord.operators.time_window import Granularity as GranularityOperator
 from cluster.operators import Granularity, Node
 from tests.cluster.fjord.operators.conformance import Case
 from tests.cluster.specimens.clause import Clause

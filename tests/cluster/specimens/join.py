@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar
 
-from cluster.fjord.operators.joining import Join as JoinOperator
-from cluster.fjord.operators.semi_joining import SemiJoin as SemiJoinOperator
+from cluster.fjord.operators.join import Join as JoinOperator
+from cluster.fjord.operators.join import SemiJoin as SemiJoinOperator
 from cluster.operators import AntiJoin, Join, Node, SemiJoin
 from tests.cluster.fjord.operators.conformance import LEFT, RIGHT, Case, condition
 from tests.cluster.specimens.drawing import MOST_COLUMNS, Drawing, narrowed

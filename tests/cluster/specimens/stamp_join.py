@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
-from cluster.fjord.operators.asof_joining import AsofJoin
+from cluster.fjord.operators.stamp_joining import AsofJoin
 from cluster.fjord.operators.stamp_joining import StampJoin as StampJoinOperator
 from cluster.language.dialect import parse_scalar
 from cluster.operators import StampJoin

@@ -8,9 +8,9 @@ from typing import ClassVar
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from cluster.fjord.operators.grid_window import GridWindow
+from cluster.fjord.operators.time_window import GridWindow
 from cluster.fjord.operators.time_window import TimeWindow as TimeWindowOperator
-from cluster.fjord.operators.window_bounds import WindowBounds as WindowBoundsOperator
+from cluster.fjord.operators.time_window import WindowBounds as WindowBoundsOperator
 from cluster.operators import Node, TimeWindow, WindowBounds
 from cluster.operators.window_shapes import DAY_US, Grid, Span
 from tests.cluster.calendar_definition import boundaries_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar
 
-from cluster.fjord.operators.union import Union as UnionOperator
+from cluster.fjord.operators.set_operations import Union as UnionOperator
 from cluster.operators import Node, Union
 from tests.cluster.fjord.operators.conformance import LEFT, Case
 from tests.cluster.specimens.drawing import Drawing

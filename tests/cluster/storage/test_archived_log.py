@@ -12,11 +12,11 @@ from deltalake import DeltaTable
 
 from cluster.errors import StorageError
 from cluster.storage import archived_log
+from cluster.storage.archived_log import KEEP_HOURS
 from cluster.storage.commit_log import CommitLog
 from cluster.storage.compaction import Compaction
 from cluster.storage.delta_tables import COMMITS_BETWEEN_CHECKPOINTS
-from cluster.storage.retention import KEEP_HOURS
-from cluster.storage.stored_files import StoredFiles
+from cluster.storage.stream_retention import StoredFiles
 from cluster.storage.stream_tables import StreamTable, watermark_at
 from tests.cluster.storage.test_tables import TRAFFIC, at, rows
 

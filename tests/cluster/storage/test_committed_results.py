@@ -12,8 +12,8 @@ import pytest
 from pyarrow import parquet
 
 from cluster.storage import committed_results
+from cluster.storage.appending import write_data_file
 from cluster.storage.committed_results import REPEATED, RESULT_SCHEMA, CommittedResults
-from cluster.storage.data_files import write_data_file
 from cluster.storage.results_table import ResultsTable
 from tests.cluster.service.test_publisher import answers
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cluster.errors import StorageError
-from cluster.storage.dropped_streams import FOLDER, DroppedStreams
 from cluster.storage.stream_tables import open_stream_tables
+from cluster.storage.table_folders import FOLDER, DroppedStreams
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -12,8 +12,7 @@ from pathlib import Path
 import pytest
 
 from cluster.errors import StorageError
-from cluster.spark.checkpoint import discard_truncated
-from cluster.spark.checkpoint_files import CheckpointFiles
+from cluster.spark.checkpoint import CheckpointFiles, discard_truncated
 from cluster.storage.archived_log import LOG
 from cluster.storage.stream_tables import StreamTable
 from cluster.storage.synced_files import sync

@@ -15,9 +15,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cluster.storage import query_results
-from cluster.storage.committed_results import RESULT_SCHEMA
-from cluster.storage.query_results import rows_of_query
+from cluster.storage import committed_results
+from cluster.storage.committed_results import RESULT_SCHEMA, rows_of_query
 
 Row = tuple[str, int, str]
 
@@ -69,7 +68,7 @@ def test_the_first_rows_behind_a_number_are_read(
         (number, text) for rows in files for query, number, text in rows if query == "a" and number > after
     )
     expected = expected[:limit]
-    with patch.multiple(query_results, BATCH_BYTES=batch, FIRST_ROWS=2):
+    with patch.multiple(committed_results, BATCH_BYTES=batch, FIRST_ROWS=2):
         rows = rows_of_query(dataset, "a", after, limit, most_bytes=most)
     found = list(zip(rows["sequence"].to_pylist(), rows["row"].to_pylist(), strict=True))
     assert found == expected[: len(found)]

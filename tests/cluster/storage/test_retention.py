@@ -14,10 +14,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster.storage import archived_log, delta_tables, retention
+from cluster.storage import archived_log, delta_tables
+from cluster.storage.archived_log import HOUR_SECONDS, KEEP_HOURS, hours_kept, may_go, names_hold
 from cluster.storage.compaction import SECONDS_BETWEEN, Compaction
-from cluster.storage.retention import HOUR_SECONDS, KEEP_HOURS, hours_kept, may_go, names_hold
-from cluster.storage.stored_files import StoredFiles
+from cluster.storage.stream_retention import StoredFiles
 from cluster.storage.stream_tables import StreamTable
 from tests.cluster.storage.test_tables import TRAFFIC, at, rows
 
@@ -54,7 +54,7 @@ def test_a_name_that_holds_is_of_a_file_that_is_there(now: float, needed: float 
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """A day is over at once, logs are short, and folders small."""
-    monkeypatch.setattr(retention, "KEEP_HOURS", 0)
+    monkeypatch.setattr(archived_log, "KEEP_HOURS", 0)
     monkeypatch.setattr(archived_log, "COMMITS_KEPT", 20)
     monkeypatch.setattr(archived_log, "COMMITS_A_FOLDER", 16)
     monkeypatch.setattr(delta_tables, "COMMITS_BETWEEN_CHECKPOINTS", 20)
@@ -105,7 +105,7 @@ def test_a_position_that_cannot_be_read_removes_nothing(tmp_path: Path, monkeypa
         raise archived_log_error
 
     archived_log_error = OSError("the disk is away")
-    monkeypatch.setattr(retention, "KEEP_HOURS", 0)
+    monkeypatch.setattr(archived_log, "KEEP_HOURS", 0)
     table = StreamTable(str(tmp_path / "t"), TRAFFIC, compaction=Compaction(5, needed=unreadable))
     for number in range(20):
         table.append([rows(number)], at(number), {("p", "e"): number})

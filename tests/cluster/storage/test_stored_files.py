@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 
 from cluster.errors import StorageError
-from cluster.storage.stored_files import StoredFile, StoredFiles
+from cluster.storage.stream_retention import StoredFile, StoredFiles
 from cluster.storage.stream_tables import StreamPosition, StreamTable, arrow_schema
 from protocols.wire.streams import Field, FieldType, StreamSchema
 

@@ -15,11 +15,10 @@ import pytest
 from deltalake import DeltaTable
 
 from cluster.errors import ClusterError
-from cluster.storage import retention
+from cluster.storage import archived_log
 from cluster.storage.budgets import Blocked, Budget, Passed
 from cluster.storage.compaction import Compaction
-from cluster.storage.stored_files import StoredFiles
-from cluster.storage.stream_retention import Dropped, StreamRetention
+from cluster.storage.stream_retention import Dropped, StoredFiles, StreamRetention
 from cluster.storage.stream_tables import StreamTable, open_stream_tables
 from tests.cluster.storage.test_tables import TRAFFIC, at, rows
 
@@ -131,7 +130,7 @@ def test_a_table_opened_anew_knows_what_has_gone(tmp_path: Path) -> None:
 
 
 def test_a_replay_reads_files_that_have_left_the_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(retention, "KEEP_HOURS", 0)
+    monkeypatch.setattr(archived_log, "KEEP_HOURS", 0)
     needed = 3
     table = opened(tmp_path / "t", Budget(age_us=50), every=10, needed=lambda: needed)
     fill(table, 0, 60)

@@ -23,22 +23,20 @@ from cluster.physical.plan_files import PlanFiles
 from cluster.plan.epoch import Plan, PlannedQuery
 from cluster.service.data_folder.folder import open_folder
 from cluster.service.registry.registry import Registry
-from cluster.spark.answer_parts import CollectedOutputs
-from cluster.spark.checkpoint_files import CheckpointFiles
-from cluster.spark.envelopes import OUTPUT_SCHEMA
+from cluster.spark.checkpoint import CheckpointFiles
+from cluster.spark.envelopes import OUTPUT_SCHEMA, CollectedOutputs
 from cluster.spark.hosting import storing
-from cluster.spark.named_files import sync_named
 from cluster.spark.offsets import Offset
-from cluster.spark.source import FjordReader, SourceOptions
+from cluster.spark.source import FjordReader, SourceOptions, sync_named
 from cluster.storage.compaction import Compaction
-from cluster.storage.dropped_streams import DroppedStreams
 from cluster.storage.relation_versions import RelationVersions
 from cluster.storage.results_table import ResultsTable
 from cluster.storage.stream_tables import StreamTable
+from cluster.storage.table_folders import DroppedStreams
 from cluster.storage.unnumbered_answers import Numbering, UnnumberedFolder, write_numbered, write_unnumbered
 from protocols.wire.streams import FieldType
-from proxy.storage.data_folder import owned_data_folder
 from proxy.storage.database import open_database
+from proxy.storage.stores import owned_data_folder
 from tests.cluster.storage.test_tables import TRAFFIC, answers, at, rows
 
 Recorded = Callable[[], list[str]]

@@ -15,7 +15,7 @@ from deltalake import DeltaTable
 from deltalake.transaction import AddAction
 
 from cluster.errors import StorageError
-from cluster.storage import data_files, results_table
+from cluster.storage import appending, results_table
 from cluster.storage.budgets import Budget
 from cluster.storage.commit_log import CommitLog
 from cluster.storage.committed_results import CommittedResults
@@ -226,11 +226,11 @@ def test_two_writers_count_micro_batches_each_and_rows_together(tmp_path: Path) 
 @pytest.mark.parametrize("place", [0, 1, 2])
 def test_a_column_with_a_long_text_has_no_bounds(place: int) -> None:
     texts: list[str | None] = [None, "a", "b"]
-    found = data_files.Statistics()
+    found = appending.Statistics()
     found.add(pa.table({"text": texts}))
     assert '"maxValues":{"text":"b"}' in found.as_json()
-    texts[place] = "x" * (data_files.LONGEST_BOUND + 1)
-    found = data_files.Statistics()
+    texts[place] = "x" * (appending.LONGEST_BOUND + 1)
+    found = appending.Statistics()
     found.add(pa.table({"text": texts}))
     assert '"maxValues":{}' in found.as_json()
 
@@ -239,7 +239,7 @@ def test_a_column_with_a_long_text_has_no_bounds(place: int) -> None:
 def test_many_answers_are_written_into_several_files_of_one_commit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at_once: int, files: list[int]
 ) -> None:
-    monkeypatch.setattr(data_files, "ROWS_OF_A_FILE", 3)
+    monkeypatch.setattr(appending, "ROWS_OF_A_FILE", 3)
     monkeypatch.setattr(results_table, "FILES_AT_ONCE", at_once)
     table = ResultsTable(str(tmp_path), "fjord")
     table.append(answers(*(("a", start) for start in range(10))), 0)
@@ -253,10 +253,10 @@ def test_many_answers_are_written_into_several_files_of_one_commit(
 def test_a_file_of_several_that_cannot_be_written_costs_the_commit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(data_files, "ROWS_OF_A_FILE", 3)
+    monkeypatch.setattr(appending, "ROWS_OF_A_FILE", 3)
     monkeypatch.setattr(results_table, "FILES_AT_ONCE", 2)
     table = ResultsTable(str(tmp_path), "fjord")
-    write, rows = data_files.write_data_file, answers(*(("a", start) for start in range(10)))
+    write, rows = appending.write_data_file, answers(*(("a", start) for start in range(10)))
 
     def full(root: str, schema: pa.Schema, groups: list[pa.Table], **options: Any) -> AddAction:
         if groups[0].column("sequence")[0].as_py() > 1:
@@ -264,7 +264,7 @@ def test_a_file_of_several_that_cannot_be_written_costs_the_commit(
         return write(root, schema, groups, **options)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(data_files, "write_data_file", full)
+        patch.setattr(appending, "write_data_file", full)
         with pytest.raises(StorageError, match="no space left"):
             table.append(rows, 0)
     assert table.version == 0

@@ -205,7 +205,7 @@ def test_a_file_has_its_name_only_as_a_whole(tmp_path: Path, monkeypatch: pytest
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("cluster.storage.data_files.Statistics.as_json", full)
+    monkeypatch.setattr("cluster.storage.appending.Statistics.as_json", full)
     monkeypatch.setattr("pyarrow.parquet.ParquetWriter.write_table", full)
     with pytest.raises(OSError, match="No space"):
         tasks.append(0, file)

@@ -12,10 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from cluster.temporal.cost_model import Constants, Maxima, Prices, Weights, Workload, prices
-from cluster.temporal.links import Link
-from cluster.temporal.selection import reconsidered
-from cluster.temporal.windows import CountWindow, ExtentError
+from cluster.temporal.cost_model import Constants, Maxima, Prices, Weights, Workload, prices, reconsidered
+from cluster.temporal.windows import CountWindow, ExtentError, Link
 from tests.cluster.temporal.admission import Verdict
 from tests.cluster.temporal.measuring import Measured, Sample, measured, workload
 from tests.cluster.temporal.runs import Coalesced

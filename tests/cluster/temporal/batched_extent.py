@@ -13,8 +13,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from cluster.temporal.overtaken import Flags, Whole, overtaken
-from cluster.temporal.windows import CountWindow, ExtentError, Window
+from cluster.temporal.windows import CountWindow, ExtentError, Flags, Whole, Window, overtaken
 
 Numbers: TypeAlias = npt.NDArray[np.generic]
 Links: TypeAlias = Callable[[Numbers, Numbers], Flags]

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from cluster.temporal.links import Link
-from cluster.temporal.windows import CountWindow, Window
+from cluster.temporal.windows import CountWindow, Link, Window
 from tests.cluster.temporal.runs import Coalesced
 
 Sample = tuple[int, tuple[Any, ...], tuple[Any, ...]]

@@ -14,8 +14,7 @@ from bisect import bisect_left
 from dataclasses import dataclass
 from heapq import heappop, heappush
 
-from cluster.temporal.links import Link, Values
-from cluster.temporal.windows import Key, Position, rank
+from cluster.temporal.windows import Key, Link, Position, Values, rank
 from tests.cluster.temporal.runs import Coalesced, canonical
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from typing import Any, TypeAlias
 
-from cluster.temporal.links import Link
-from cluster.temporal.windows import Key, Position, rank
+from cluster.temporal.windows import Key, Link, Position, rank
 from tests.cluster.temporal.runs import Coalesced, coalesced
 
 Row: TypeAlias = tuple[Any, ...]

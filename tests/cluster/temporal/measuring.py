@@ -12,8 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from cluster.temporal.cost_model import STAMP_BYTES, Constants, Workload
-from cluster.temporal.links import Link, Values
-from cluster.temporal.windows import CountWindow, Key
+from cluster.temporal.windows import CountWindow, Key, Link, Values
 from tests.cluster.temporal.admission import Admission, Verdict
 from tests.cluster.temporal.eager_extent import Counters, EagerExtent
 from tests.cluster.temporal.lazy_extent import LazyExtent

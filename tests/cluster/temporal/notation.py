@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 
-from cluster.temporal.links import Equal, Link
-from cluster.temporal.windows import Window
+from cluster.temporal.windows import Equal, Link, Window
 from tests.cluster.temporal.runs import Coalesced
 from tests.cluster.temporal.shared_extents import CoalescingQuery, SharedExtents, StreamSchema, coalescing_query
 

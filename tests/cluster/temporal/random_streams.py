@@ -7,8 +7,7 @@ from random import Random
 
 import numpy as np
 
-from cluster.temporal.links import Equal, Increasing, Link, Within
-from cluster.temporal.windows import CountWindow, TimeWindow, Window
+from cluster.temporal.windows import CountWindow, Equal, Increasing, Link, TimeWindow, Window, Within
 from tests.cluster.temporal.batched_extent import BatchedExtent, equal
 from tests.cluster.temporal.definition import Sample, coalesced_by_definition, live_samples, verdict
 from tests.cluster.temporal.runs import Coalesced

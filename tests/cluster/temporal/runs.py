@@ -14,8 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from cluster.temporal.links import Link, Values
-from cluster.temporal.windows import Key, rank
+from cluster.temporal.windows import Key, Link, Values, rank
 
 
 class Coalesced(NamedTuple):

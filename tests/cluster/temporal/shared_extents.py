@@ -10,8 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from cluster.temporal.links import Equal, Link
-from cluster.temporal.windows import ExtentError, Window
+from cluster.temporal.windows import Equal, ExtentError, Link, Window
 from tests.cluster.temporal.admission import Admission, Verdict
 from tests.cluster.temporal.eager_extent import Counters, EagerExtent
 from tests.cluster.temporal.lazy_extent import LazyExtent

@@ -1,6 +1,6 @@
 """Shedding that looks at every sample that is kept, and random choices (papers/cals.md section 2). Pure.
 
-A sample takes time in proportion to what is kept; :mod:`cluster.temporal.shedding_heap` finds the same victims faster.
+A sample takes time in proportion to what is kept; :mod:`cluster.temporal.shedding` finds the same victims faster.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from cluster.temporal.kept_samples import KeptSamples, Sample, fragments
-from cluster.temporal.scoring import DEFAULT, Algorithm, Scoring, Tie, score, share
+from cluster.temporal.shedding import DEFAULT, Algorithm, Scoring, Tie, score, share
 from cluster.temporal.windows import CountWindow, ExtentError, Window
 
 Draw = Callable[[int], int]

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from cluster.temporal.cost_model import Constants, Weights
-from cluster.temporal.links import Link
-from cluster.temporal.windows import CountWindow, ExtentError
+from cluster.temporal.windows import CountWindow, ExtentError, Link
 from tests.cluster.temporal.adapting import PROBED_WINDOW, TIMED, AdaptingExtents
 from tests.cluster.temporal.measuring import Measured, Sample, measured
 from tests.cluster.temporal.shared_extents import SharedExtents, StreamSchema, coalescing_query

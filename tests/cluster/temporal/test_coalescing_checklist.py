@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cluster.temporal.links import Equal, Increasing, Satisfying, Within
-from cluster.temporal.windows import CountWindow, ExtentError, TimeWindow
+from cluster.temporal.windows import CountWindow, Equal, ExtentError, Increasing, Satisfying, TimeWindow, Within
 from tests.cluster.temporal.admission import Verdict
 from tests.cluster.temporal.batched_extent import BatchedExtent
 from tests.cluster.temporal.definition import live_samples

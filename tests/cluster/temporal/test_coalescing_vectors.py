@@ -7,8 +7,7 @@ from itertools import product
 
 import pytest
 
-from cluster.temporal.links import Increasing, Satisfying, Values, Within
-from cluster.temporal.windows import CountWindow, TimeWindow
+from cluster.temporal.windows import CountWindow, Increasing, Satisfying, TimeWindow, Values, Within
 from tests.cluster.temporal.intervals import FOREVER, Interval, coalesced_rows, duration_in, intersection, overlaps
 from tests.cluster.temporal.notation import Watched, samples_in
 from tests.cluster.temporal.runs import coalesced

@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from cluster.temporal.links import Equal
+from cluster.temporal.windows import Equal
 from tests.cluster.temporal.measuring import Sample, measured, workload
 
 SIZES = (24, 40)

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from cluster.temporal.overtaken import newer_before, overtaken
+from cluster.temporal.windows import newer_before, overtaken
 from tests.examples import seeds
 
 

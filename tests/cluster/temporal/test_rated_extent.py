@@ -7,8 +7,7 @@ from random import Random
 import pytest
 
 from cluster.temporal.rated_extent import RatedExtent
-from cluster.temporal.scoring import PROFILES
-from cluster.temporal.shedding_heap import HeapShedder
+from cluster.temporal.shedding import PROFILES, HeapShedder
 from cluster.temporal.windows import CountWindow, ExtentError, TimeWindow, Window
 from tests.cluster.temporal.accuracy import quality
 from tests.cluster.temporal.test_shedding import ALL, drawn_arrivals, exact_pieces

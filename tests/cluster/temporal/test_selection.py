@@ -8,8 +8,19 @@ from random import Random
 
 import pytest
 
-from cluster.temporal.cost_model import Constants, Maxima, Prices, Weights, Workload, maxima, prices
-from cluster.temporal.selection import by_comparing, by_enumerating, optimal, reconsidered
+from cluster.temporal.cost_model import (
+    Constants,
+    Maxima,
+    Prices,
+    Weights,
+    Workload,
+    by_comparing,
+    by_enumerating,
+    maxima,
+    optimal,
+    prices,
+    reconsidered,
+)
 from cluster.temporal.windows import ExtentError
 from tests.examples import seeds
 

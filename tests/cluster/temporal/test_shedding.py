@@ -8,8 +8,17 @@ from random import Random
 import pytest
 
 from cluster.temporal.kept_samples import KeptSamples, Piece
-from cluster.temporal.scoring import ABSOLUTE_LEX, DEFAULT, PROFILES, Algorithm, Combination, Scoring, Tie, score
-from cluster.temporal.shedding_heap import HeapShedder
+from cluster.temporal.shedding import (
+    ABSOLUTE_LEX,
+    DEFAULT,
+    PROFILES,
+    Algorithm,
+    Combination,
+    HeapShedder,
+    Scoring,
+    Tie,
+    score,
+)
 from cluster.temporal.windows import CountWindow, ExtentError, TimeWindow, Window
 from tests.cluster.temporal.accuracy import quality
 from tests.cluster.temporal.best_kept import best_accuracy

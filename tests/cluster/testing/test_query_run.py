@@ -162,7 +162,7 @@ def test_a_query_that_cannot_be_read_is_underlined() -> None:
 
 
 def test_a_query_that_fails_raises_its_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    from cluster.fjord.operators.distinct import Distinct
+    from cluster.fjord.operators.set_operations import Distinct
 
     def fail(*_: object) -> object:
         raise ValueError("no such thing")

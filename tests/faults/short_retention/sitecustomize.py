@@ -10,21 +10,18 @@ import contextlib
 import time
 from pathlib import PurePosixPath
 
-from cluster.storage import retention
+from cluster.storage import archived_log
 
 HOUR_SECONDS = 1
 KEEP_HOURS = 2
 COMMITS = 20
 
-retention.HOUR_SECONDS = HOUR_SECONDS
-retention.KEEP_HOURS = KEEP_HOURS
-
-from cluster.storage import archived_log  # noqa: E402 - these read what was changed above
-
+archived_log.HOUR_SECONDS = HOUR_SECONDS
+archived_log.KEEP_HOURS = KEEP_HOURS
 archived_log.COMMITS_KEPT = COMMITS
 archived_log.COMMITS_A_FOLDER = COMMITS
 
-from cluster.storage import appending, compaction, delta_tables  # noqa: E402
+from cluster.storage import appending, compaction, delta_tables  # noqa: E402 - these read what was changed above
 
 delta_tables.COMMITS_BETWEEN_CHECKPOINTS = COMMITS // 2
 delta_tables.CONFIGURATION["delta.checkpointInterval"] = str(COMMITS // 2)

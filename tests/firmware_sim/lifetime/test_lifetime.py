@@ -14,14 +14,13 @@ from firmware_sim.command import app
 from firmware_sim.errors import MissingLibraryError
 from firmware_sim.lifetime import query_file
 from firmware_sim.lifetime.fleet_file import load_fleet, read_fleet
-from firmware_sim.lifetime.folding import FleetFolding
 from firmware_sim.lifetime.query_file import load_queries, split_queries
-from firmware_sim.lifetime.report import make_report, virtual_motes
+from firmware_sim.lifetime.report import FleetFolding, make_report, virtual_motes
 from firmware_sim.printing import cost_text, days_text
 from protocols.acquisition.merging import workload_for
 from protocols.errors import SettingsError
 from protocols.power.estimate import draw_mw
-from protocols.power.limits import check_program
+from protocols.power.payload import check_program
 from protocols.wire.programs import reports_of
 
 HIGHWAY = Path(__file__).parents[3] / "examples" / "highway"

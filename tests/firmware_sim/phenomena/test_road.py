@@ -7,9 +7,8 @@ import pytest
 
 from firmware_sim.errors import SimulationError
 from firmware_sim.execution.execution import Execution
-from firmware_sim.phenomena.car_following import METRES_PER_FOOT, MPH, Lane, LaneSettings
-from firmware_sim.phenomena.road import ROAD, Road, RoadSettings
-from firmware_sim.power.paper_programs import OVER, paper_program
+from firmware_sim.phenomena.road import METRES_PER_FOOT, MPH, ROAD, Lane, LaneSettings, Road, RoadSettings
+from firmware_sim.power.program_file import OVER, paper_program
 from firmware_sim.virtual_time.fleet import VirtualFleet, VirtualSettings
 from protocols.power.profiles import find_profile
 from protocols.wire.packets import VehicleEvent, VehicleTally

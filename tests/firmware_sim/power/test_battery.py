@@ -9,9 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from firmware_sim.power.batteries import find_battery, known_batteries
-from firmware_sim.power.battery import YEAR_SECONDS, ideal, seconds_until
-from firmware_sim.power.charge import Charges, Supply
+from firmware_sim.power.battery import (
+    YEAR_SECONDS,
+    Charges,
+    Supply,
+    find_battery,
+    ideal,
+    known_batteries,
+    seconds_until,
+)
 from firmware_sim.power.surroundings import Climate, Solar, sine_of_elevation
 from protocols.power.profiles import find_profile
 

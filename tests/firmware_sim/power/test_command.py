@@ -15,7 +15,7 @@ from firmware_sim.command import app
 from firmware_sim.errors import MissingLibraryError
 from firmware_sim.power import plots
 from protocols.errors import ProgramError, SettingsError
-from protocols.power.component import Component
+from protocols.power.costs import Component
 from protocols.power.profiles import preset_names
 
 

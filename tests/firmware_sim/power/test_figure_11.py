@@ -7,12 +7,11 @@ import pytest
 
 from firmware_sim.power.battery import ideal
 from firmware_sim.power.many_motes import VirtualMote
-from firmware_sim.power.paper_programs import PAPER_PROGRAMS, VEHICLES_PER_SECOND, paper_program
+from firmware_sim.power.program_file import PAPER_PROGRAMS, VEHICLES_PER_SECOND, paper_program
 from firmware_sim.power.virtual_run import run_motes
-from protocols.power.component import COMPONENTS, Component
+from protocols.power.costs import COMPONENTS, Component
 from protocols.power.estimate import NEVER_US, Workload, draw_mw
-from protocols.power.profile import Adc, DeviceProfile, Processor, Radio, Sensor
-from protocols.power.profiles import find_profile
+from protocols.power.profiles import Adc, DeviceProfile, Processor, Radio, Sensor, find_profile
 from protocols.wire.programs import ListenSchedule, SamplingProgram
 
 PAPER = find_profile("atmel8515")

@@ -6,7 +6,7 @@ import pytest
 from typer.testing import CliRunner
 
 from firmware_sim.command import app
-from firmware_sim.power.batteries import known_batteries
+from firmware_sim.power.battery import known_batteries
 from protocols.errors import SettingsError
 from protocols.power.profiles import find_profile, preset_names, read_profile
 

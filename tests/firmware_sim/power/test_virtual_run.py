@@ -9,14 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from firmware_sim.power.batteries import find_battery
-from firmware_sim.power.battery import ideal
+from firmware_sim.power.battery import find_battery, ideal
 from firmware_sim.power.many_motes import VirtualMote
-from firmware_sim.power.paper_programs import OVER
+from firmware_sim.power.program_file import OVER
 from firmware_sim.power.surroundings import Climate, Solar
 from firmware_sim.power.virtual_run import run_motes
 from protocols.errors import SettingsError
-from protocols.power.component import Component
+from protocols.power.costs import Component
 from protocols.power.estimate import Workload, draw_mw, mean_attempts
 from protocols.power.profiles import find_profile, preset_names
 from protocols.wire.programs import (

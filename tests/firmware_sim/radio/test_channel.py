@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from firmware_sim.radio.channel import Channel, RadioFaults, read_faults
-from firmware_sim.radio.losses import Bernoulli, GilbertElliott, Link
+from firmware_sim.radio.channel import Bernoulli, Channel, GilbertElliott, Link, RadioFaults, read_faults
 from protocols.errors import SettingsError
 
 SECOND = 1_000_000

@@ -11,11 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from firmware_sim.mote.mote_events import MoteDescription
-from firmware_sim.power.batteries import find_battery
-from firmware_sim.power.battery import ideal
-from firmware_sim.power.paper_programs import OVER
-from firmware_sim.radio.channel import RadioFaults
-from firmware_sim.radio.losses import Bernoulli, GilbertElliott
+from firmware_sim.power.battery import find_battery, ideal
+from firmware_sim.power.program_file import OVER
+from firmware_sim.radio.channel import Bernoulli, GilbertElliott, RadioFaults
 from firmware_sim.virtual_time.fleet import VirtualFleet, VirtualSettings
 from protocols.power.estimate import Workload, draw_mw
 from protocols.power.profiles import find_profile

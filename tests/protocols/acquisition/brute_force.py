@@ -14,8 +14,8 @@ from protocols.acquisition.needs import Need, NeedKind
 from protocols.acquisition.observed import Observed
 from protocols.errors import FjordError
 from protocols.power.estimate import Shares, Workload, draw_mw, is_regular, rates_of
-from protocols.power.limits import check_program
-from protocols.power.profile import DeviceProfile
+from protocols.power.payload import check_program
+from protocols.power.profiles import DeviceProfile
 from protocols.wire.programs import (
     Band,
     DeadBand,

@@ -7,10 +7,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from protocols.acquisition.activity_costs import activity_costs, costs_of_faster
+from protocols.acquisition.least_cost import activity_costs, costs_of_faster
 from protocols.power.costs import packet_cost, reporting_cost, resting_mw
-from protocols.power.profile import Lora
-from protocols.power.profiles import find_profile, preset_names
+from protocols.power.profiles import Lora, find_profile, preset_names
 
 SECOND = 1_000_000
 loras = st.builds(

@@ -9,15 +9,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from protocols.acquisition import dominance, merging
+from protocols.acquisition import merging, search
 from protocols.acquisition.effort import FEW_STEPS, MOST_STEPS, PRICING_STEPS, Effort, SharedEffort
 from protocols.acquisition.exhaustive import Exhaustive
 from protocols.acquisition.merging import MergedProgram, Merger
 from protocols.acquisition.needs import MOST_INTERVALS, DemandClass, Need, NeedKind, fewer, fold_demands, united
 from protocols.acquisition.observed import Observed
 from protocols.acquisition.pricing import Pricing, Sensor
-from protocols.acquisition.program_reports import ProgramStyle, reports_in
-from protocols.acquisition.sensor_traits import SensorTraits
+from protocols.acquisition.program_reports import ProgramStyle, SensorTraits, reports_in
 from protocols.power.profiles import find_profile
 from protocols.wire.demands import EventDemand, PaneDemand, QueryDemand
 from protocols.wire.frames import LONGEST_PERIOD_US, VERSION, encode
@@ -70,7 +69,7 @@ def worked(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
 
     counting("programs priced", Pricing, "_priced")
     counting("divisions", Exhaustive, "_divide")
-    counting("needs compared", dominance, "_implied")
+    counting("needs compared", search, "_implied")
     return counts
 
 
@@ -133,7 +132,7 @@ def test_any_periods_lead_to_a_program_in_bounded_work(
 ], ids=["bands", "periods", "detectors", "panes"])  # fmt: skip
 def test_many_different_demands_take_work_in_proportion(demands: list[QueryDemand], worked: dict[str, int]) -> None:
     assert merge(demands).left_out == ()
-    assert worked["needs compared"] <= 3 * dominance.MOST_COMPARED * len(demands)
+    assert worked["needs compared"] <= 3 * search.MOST_COMPARED * len(demands)
     assert worked["programs priced"] <= MOST_STEPS // PRICING_STEPS + 100
     assert worked["divisions"] <= MOST_STEPS
 

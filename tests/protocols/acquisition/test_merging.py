@@ -9,12 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from protocols.acquisition.covering import answers
 from protocols.acquisition.merging import MergedProgram, Merger
-from protocols.acquisition.needs import Need, NeedKind, fold_demands
+from protocols.acquisition.needs import Need, NeedKind, answers, fold_demands
 from protocols.acquisition.observed import Observed
-from protocols.acquisition.program_reports import Abilities, ProgramStyle, allow_changes
-from protocols.acquisition.sensor_traits import SensorTraits
+from protocols.acquisition.program_reports import Abilities, ProgramStyle, SensorTraits, allow_changes
 from protocols.power.profiles import find_profile
 from protocols.wire.demands import EventDemand, PaneDemand, PropertyBand, QueryDemand
 from protocols.wire.programs import (

@@ -10,13 +10,12 @@ import pytest
 from hypothesis import HealthCheck, Phase, example, given, settings
 from hypothesis import strategies as st
 
-from protocols.acquisition.dominance import undominated
 from protocols.acquisition.least_cost import LeastCost
 from protocols.acquisition.needs import Need, NeedKind, united
 from protocols.acquisition.observed import Observed
 from protocols.acquisition.pricing import Pricing, Sensor, goes_together, without_idle
 from protocols.acquisition.program_reports import ProgramStyle
-from protocols.acquisition.search import Search
+from protocols.acquisition.search import Search, undominated
 from protocols.power.profiles import find_profile, preset_names
 from protocols.wire.programs import ListenSchedule, Measure, Threshold
 from tests.protocols.acquisition.brute_force import kinds, least_milliwatts

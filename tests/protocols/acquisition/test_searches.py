@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from protocols.acquisition.dominance import undominated
 from protocols.acquisition.effort import Effort
 from protocols.acquisition.exhaustive import Exhaustive
 from protocols.acquisition.least_cost import LeastCost
@@ -16,10 +15,8 @@ from protocols.acquisition.merging import Merger
 from protocols.acquisition.needs import Need, NeedKind, fold_demands
 from protocols.acquisition.observed import Observed
 from protocols.acquisition.pricing import Pricing, Sensor
-from protocols.acquisition.program_reports import ProgramStyle
-from protocols.acquisition.search import Search
-from protocols.acquisition.searches import MOST_REMEMBERED, MOST_SEARCHES, TIMES_AS_MANY, Searches
-from protocols.acquisition.sensor_traits import SensorTraits
+from protocols.acquisition.program_reports import ProgramStyle, SensorTraits
+from protocols.acquisition.search import MOST_REMEMBERED, MOST_SEARCHES, TIMES_AS_MANY, Search, Searches, undominated
 from protocols.power.profiles import find_profile
 from protocols.wire.demands import PaneDemand, PropertyBand, QueryDemand
 from protocols.wire.programs import Band, Measure

@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from protocols.deployment.access_rules import Access, acl_text, rules_of
+from protocols.deployment.broker_configuration import Access, acl_text, rules_of
 from protocols.deployment.names import Names, ProxyPart
 from protocols.wire import topics
 from tests.protocols.deployment.access_table import ALLOWED, NAMES, may

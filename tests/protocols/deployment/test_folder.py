@@ -12,9 +12,8 @@ import pytest
 from structlog.testing import capture_logs
 
 from protocols.deployment.broker_configuration import BrokerPart, configuration_text
-from protocols.deployment.expiry_report import expiry_report
 from protocols.deployment.folder import DeploymentFolder
-from protocols.deployment.identities import environments, identities
+from protocols.deployment.identities import environments, expiry_report, identities
 from protocols.deployment.names import GatewayPart, Names, ProxyPart, SubscriberPart
 from protocols.sealing.seals import load_mote_keys, load_part_keys
 from protocols.security.errors import ExpiredCertificateError, SecurityError

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from protocols.deployment.access_rules import acl_text, rules_of
+from protocols.deployment.broker_configuration import acl_text, rules_of
 from protocols.deployment.names import (
     DevicePart,
     GatewayPart,

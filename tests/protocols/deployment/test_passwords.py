@@ -15,8 +15,14 @@ from typer.testing import CliRunner
 from cluster.demo.parts import accepts, free_port
 from protocols.deployment.broker_configuration import BrokerPart, configuration_text
 from protocols.deployment.command import app
-from protocols.deployment.folder import DeploymentFolder
-from protocols.deployment.passwords import check_password, draw_password, hashed, is_hash_of, password_text
+from protocols.deployment.folder import (
+    DeploymentFolder,
+    check_password,
+    draw_password,
+    hashed,
+    is_hash_of,
+    password_text,
+)
 from protocols.errors import FjordError
 from protocols.mqtt.link import BrokerAddress
 from protocols.security.errors import SecurityError

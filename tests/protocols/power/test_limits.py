@@ -5,10 +5,10 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from firmware_sim.power.paper_programs import OVER, paper_program
+from firmware_sim.power.program_file import OVER, paper_program
 from protocols.errors import OverloadError, ProgramError
 from protocols.power.estimate import Workload, draw_mw
-from protocols.power.limits import check_program
+from protocols.power.payload import check_program
 from protocols.power.profiles import find_profile
 from protocols.wire.programs import Panes, SamplingProgram, VehicleEvents
 

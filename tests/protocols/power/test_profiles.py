@@ -6,11 +6,10 @@ import msgspec
 import pytest
 
 from firmware_sim.lifetime.fleet_file import read_fleet
-from firmware_sim.power.batteries import find_battery, known_batteries
+from firmware_sim.power.battery import find_battery, known_batteries
 from firmware_sim.power.program_file import read_program
 from protocols.errors import ProgramError, SettingsError
-from protocols.power.profile import Lora, lora_airtime_us
-from protocols.power.profiles import doubts_about, find_profile, preset_names, read_profile
+from protocols.power.profiles import Lora, doubts_about, find_profile, lora_airtime_us, preset_names, read_profile
 from protocols.wire.programs import Band, ListenSchedule, Measure, Panes, SamplingProgram, SendOnChange
 
 WANTED = {

@@ -10,15 +10,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from protocols.power import record_instants as under_test
-from protocols.power.listening import Listening, when_regular
-from protocols.power.record_instants import (
+from protocols.power import listening as under_test
+from protocols.power.listening import (
     LONGEST_CYCLE,
     MOST_INSTANTS,
+    Listening,
     due_together,
     instants_per_second,
     listening_of_reports,
     record_instants,
+    when_regular,
 )
 from protocols.wire.programs import ListenSchedule, Panes, ProgramReport, SamplingProgram, Several
 from protocols.wire.streams import FieldName

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from firmware_sim.lifetime.fleet_file import load_fleet
-from firmware_sim.lifetime.folding import FleetFolding
 from firmware_sim.lifetime.query_file import load_queries
+from firmware_sim.lifetime.report import FleetFolding
 from firmware_sim.power.meter import Meter
 from protocols.acquisition.merging import workload_for
-from protocols.acquisition.sensor_traits import is_known
+from protocols.acquisition.program_reports import is_known
 from protocols.errors import SettingsError
 from protocols.power.estimate import draw_mw
 from protocols.power.profiles import find_profile, is_preset, preset_names, with_seals

@@ -8,7 +8,7 @@ import pytest
 
 from protocols.mqtt.messages import Message
 from protocols.recording.entries import PLAIN, LogError, flags_of, with_flags
-from protocols.sealing.sealing import REASONS
+from protocols.sealing.seals import REASONS
 
 
 def test_quality_of_service_retention_and_refusal_are_kept() -> None:

@@ -11,7 +11,7 @@ import pytest
 from protocols.mqtt.link import Message
 from protocols.recording.entries import Messages, Turn
 from protocols.recording.recorder import Recorder
-from protocols.recording.ticking_loop import TickingLoop
+from protocols.recording.timeline import TickingLoop
 
 
 class Writer:

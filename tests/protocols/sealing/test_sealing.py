@@ -8,8 +8,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from protocols.errors import FrameError
-from protocols.sealing.counters import WILL, SeenCounters, SentCounter
-from protocols.sealing.sealing import MARK, MOTE_SEAL_BYTES, PART_SEAL_BYTES, MoteSeal, open_sealed, seal
+from protocols.sealing.seals import (
+    MARK,
+    MOTE_SEAL_BYTES,
+    PART_SEAL_BYTES,
+    WILL,
+    MoteSeal,
+    SeenCounters,
+    SentCounter,
+    open_sealed,
+    seal,
+)
 
 KEY, OTHER = (Ed25519PrivateKey.from_private_bytes(bytes([each]) * 32) for each in (1, 2))
 TOPIC, MOVED = "fjord/v1/proxies/p/batches", "fjord/v1/proxies/q/batches"

@@ -12,8 +12,7 @@ from protocols.errors import SettingsError
 from protocols.mqtt.messages import Message
 from protocols.sealing import seals as seals_module
 from protocols.sealing.keys import make_keys, read_mote_keys, read_part_keys
-from protocols.sealing.sealing import seal
-from protocols.sealing.seals import KEPT, OF_CLUSTER, OF_MOTES, OF_PROXIES, FleetSeals, PartSeals, load_part_keys
+from protocols.sealing.seals import KEPT, OF_CLUSTER, OF_MOTES, OF_PROXIES, FleetSeals, PartSeals, load_part_keys, seal
 from protocols.wire import topics
 
 OURS = make_keys(b"o" * 32, ["p", "q"])

@@ -12,16 +12,13 @@ from hypothesis import strategies as st
 
 from protocols.wire.packets import Announcement, Packet
 from protocols.wire.streams import FIELD_TYPES, Field, FieldType, StreamSchema
-from proxy.drivers.bridge_versions import VersionRange, read_version
-from proxy.drivers.counters import Counters, CounterState, DeviceState, decode_state, encode_state
-from proxy.drivers.driver import KnownDevice
+from proxy.drivers.device import Counters, CounterState, DeviceState, decode_state, encode_state, merge_columns
+from proxy.drivers.device_feed import MOST_REMEMBERED, RecentMessages
+from proxy.drivers.driver import KnownDevice, VersionRange, read_version
 from proxy.drivers.driver_registry import DriverRegistry
-from proxy.drivers.field_mapping import FieldMapping, read_fields
-from proxy.drivers.instants import TimeForm, TimeMapping, parse_zone
-from proxy.drivers.joined_messages import MOST_REMEMBERED, RecentMessages
+from proxy.drivers.field_mapping import FieldMapping, TimeForm, TimeMapping, parse_zone, read_fields
 from proxy.drivers.payloads import MAX_DEPTH, MISSING, NOT_A_NUMBER, PayloadError, finder, read_json
 from proxy.drivers.settings import read_drivers
-from proxy.drivers.stream_columns import merge_columns
 from tests.proxy.drivers.conftest import NOW, S
 
 T = {"name": "t", "path": "t", "type": "real", "optional": True}

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import proxy.drivers
-from protocols.deployment.access_rules import Access, part_rules
+from protocols.deployment.broker_configuration import Access, part_rules
 from protocols.deployment.names import Names, ProxyPart
 from protocols.wire.packets import Announcement
 from protocols.wire.programs import SamplingProgram

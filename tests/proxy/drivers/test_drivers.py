@@ -8,9 +8,8 @@ from hypothesis import strategies as st
 from protocols.wire.programs import SLEEP, Band, DeadBand, Panes, SamplingProgram, SendOnChange
 from protocols.wire.topics import check_name
 from proxy.drivers.driver import PASSIVE, Capabilities
-from proxy.drivers.names import NameTable
-from proxy.drivers.push_down import push_down
-from proxy.drivers.zigbee_reporting import REPORTING
+from proxy.drivers.payloads import NameTable
+from proxy.drivers.zigbee_reporting import REPORTING, push_down
 
 S = 1_000_000
 CHANGES = SendOnChange((DeadBand("a", 1.0),), 60 * S)

@@ -15,8 +15,7 @@ from proxy.counting.sample_account import SampleAccount
 from tests.simulation.planted.plant import Plants, Simulation, nothing, put
 
 if TYPE_CHECKING:
-    from proxy.counting.coverage import Coverage
-    from proxy.counting.sample_account import ReceivedPacket
+    from proxy.counting.sample_account import Coverage, ReceivedPacket
 
 PLANTS = Plants(Simulation.DEPLOYMENT)
 

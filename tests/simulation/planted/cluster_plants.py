@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 from cluster.ingest import arrow_batches, batch_reception
 from cluster.ingest.admission import StreamAdmission, Verdict
 from cluster.ingest.batch_reception import BatchReception, Decision
-from cluster.service.publishing.progress import ProgressOfAll
 from cluster.service.publishing.publisher import InFlight, Publisher
-from cluster.spark import checkpoint_files, offsets, source
-from cluster.spark.positions import SparkPositions
+from cluster.service.publishing.supervised_publishers import ProgressOfAll
+from cluster.spark import checkpoint, offsets, source
+from cluster.spark.offsets import SparkPositions
 from cluster.spark.reading.live import LiveReads, PendingFiles
 from cluster.storage import appending
 from cluster.storage.appending import AppendedTable
@@ -109,7 +109,7 @@ def _epoch_early() -> None:
 
 @PLANTS.planted("offset not on disk before its results", "a micro-batch is planned again with the same end")
 def _offset_not_synced() -> None:
-    put(checkpoint_files.CheckpointFiles, "sync", nothing)
+    put(checkpoint.CheckpointFiles, "sync", nothing)
 
 
 @PLANTS.planted("versions not on disk before the offset", "an offset names only versions that survive")

@@ -6,7 +6,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from protocols.sealing import seals
-from protocols.sealing.sealing import COUNTER_BYTES, MARK, SIGNATURE_BYTES
+from protocols.sealing.seals import COUNTER_BYTES, MARK, SIGNATURE_BYTES
 from proxy.errors import StoreError
 from proxy.running.delivery_window import Connected, DeliveryEvent, DeliveryInstruction, DeliveryWindow, Send
 from proxy.running.service import ProxyService

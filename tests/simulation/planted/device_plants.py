@@ -133,7 +133,7 @@ def _counters_forgotten() -> None:
 
 @PLANTS.planted("NULL overwrites in merges", "halves are merged field by field")
 def _null_overwrites() -> None:
-    from proxy.drivers.joined_messages import HalfTuple
+    from proxy.drivers.device_feed import HalfTuple
 
     def merge(self: HalfTuple, values: dict[str, Any]) -> int:
         self.values = {name: values.get(name) for name in {**self.values, **values}}
@@ -160,7 +160,7 @@ def _broken_rejects() -> None:
 
 @PLANTS.planted("copies by gateways are tuples", "one message by two gateways is one tuple")
 def _copies() -> None:
-    from proxy.drivers.joined_messages import RecentMessages
+    from proxy.drivers.device_feed import RecentMessages
 
     put(RecentMessages, "is_copy", lambda *_: False)
 

@@ -12,17 +12,17 @@ from proxy.counting.sample_ledger import SampleLedger
 from proxy.fleet import stream_state
 from proxy.fleet.stream_state import StreamState
 from proxy.motes.packet_numbers import NEXT, Advance, PacketNumbers
-from proxy.records.watermarks import MoteWatermark
+from proxy.records.waiting_tuples import MoteWatermark
 from proxy.running.unpublished import Unpublished
 from proxy.storage import flushing
-from proxy.storage.catalog_store import CatalogStore
 from proxy.storage.spool import Spool, SpooledBatch
+from proxy.storage.stores import CatalogStore
 from tests.simulation.planted.plant import Plants, Simulation, nothing, put
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from proxy.counting.coverage import Coverage
+    from proxy.counting.sample_account import Coverage
     from proxy.fleet.batching import CutBatch
     from proxy.fleet.stream_state import StreamProgress
     from proxy.records.waiting_tuples import MotePosition

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from cluster.service.publishing import publication
-from cluster.service.publishing.progress import ProgressOfAll
 from cluster.service.publishing.published import Position
 from cluster.service.publishing.publisher import Publisher
-from cluster.service.publishing.publishing_position import PublishingPosition
+from cluster.service.publishing.supervised_publishers import ProgressOfAll
+from cluster.service.publishing.turns import PublishingPosition
 from tests.simulation.planted.plant import Plants, Simulation, put
 
 if TYPE_CHECKING:

@@ -1,7 +1,7 @@
 """Streams that keep the contract of queues and nothing more, and what an operator makes of them.
 
 Rows come in any batch whose predecessors' watermarks allow it, so later batches may begin before earlier ones end;
-there are batches of one row, batches without rows, and equal stamps. See cluster/fjord/contract.py.
+there are batches of one row, batches without rows, and equal stamps. See cluster/fjord/dataflow.py.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import polars as pl
 from hypothesis import strategies as st
 
 from cluster.fjord.batch import ALWAYS, END, NEVER, START, Batch
-from cluster.fjord.contract import QueueContract
+from cluster.fjord.dataflow import QueueContract
 from cluster.fjord.operator import Operator
 from cluster.fjord.operators.aggregation import MergeAggregate
 from cluster.fjord.operators.partial_aggregation import PartialAggregate

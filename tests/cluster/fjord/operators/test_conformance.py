@@ -19,30 +19,29 @@ from hypothesis import strategies as st
 from cluster.fjord import operators
 from cluster.fjord.batch import END, NEVER, START, Batch
 from cluster.fjord.operator import Operator
+from cluster.fjord.operators.count_window import SharedCountWindow
 from cluster.fjord.operators.device_aggregates import AggregateRecipient, DeviceAggregates
-from cluster.fjord.operators.distinct import Distinct, DistinctPieces
-from cluster.fjord.operators.grouped_filter import GroupedFilter
+from cluster.fjord.operators.filtering import GroupedFilter, PerQueryFilter, PreaggregatedFilter
 from cluster.fjord.operators.lookup import PiecewiseLookup
 from cluster.fjord.operators.multiplexing import Multiplex
 from cluster.fjord.operators.origins import OriginJoin, OriginUnion, WithoutOrigins
-from cluster.fjord.operators.pane_aggregation import PaneAggregate, WindowSubscriber
-from cluster.fjord.operators.panes import Panes
-from cluster.fjord.operators.partial_aggregation import PartialAggregate
-from cluster.fjord.operators.per_query_filter import PerQueryFilter
+from cluster.fjord.operators.pane_aggregation import PaneAggregate, Panes, WindowSubscriber
+from cluster.fjord.operators.partial_aggregation import (
+    BoundedAggregate,
+    BoundedMultiplicities,
+    CountedPartialAggregate,
+    PartialAggregate,
+)
 from cluster.fjord.operators.piece_chains import ChainedPieces
-from cluster.fjord.operators.piece_windows import PieceIntervals
-from cluster.fjord.operators.preaggregated_filter import PreaggregatedFilter
 from cluster.fjord.operators.projection import PieceProject, Project
 from cluster.fjord.operators.reordering import Reorder
-from cluster.fjord.operators.row_boundaries import BoundedAggregate, BoundedMultiplicities, CountedPartialAggregate
 from cluster.fjord.operators.sampling import Sample
-from cluster.fjord.operators.shared_count_window import SharedCountWindow
+from cluster.fjord.operators.set_operations import Distinct, DistinctPieces
 from cluster.fjord.operators.shared_extents import CountedExtents, SharedExtents
 from cluster.fjord.operators.splitting import Split
-from cluster.fjord.operators.time_window import TimeWindow
-from cluster.operators.columns import QUERY_GROUP, VISIBLE_FROM, Output
+from cluster.fjord.operators.time_window import PieceIntervals, TimeWindow
+from cluster.operators.columns import QUERY_GROUP, SUPERSEDED_UNTIL, VISIBLE_FROM, Output
 from cluster.operators.extent import Coalescing, Keeping, Link
-from cluster.operators.mark_columns import SUPERSEDED_UNTIL
 from cluster.operators.scalar_expressions import passed_on
 from cluster.plan.scalar_texts import read_scalar
 from protocols.wire.batches import (

@@ -13,19 +13,18 @@ import polars as pl
 import pytest
 
 from cluster.fjord.batch import END, NEVER, START, Batch
-from cluster.fjord.graph import Dataflow
-from cluster.fjord.instantiation import add_behind
+from cluster.fjord.dataflow import Dataflow, PushQueue
 from cluster.fjord.operators.aggregation import MergeAggregate
 from cluster.fjord.operators.count_window import CountWindow
-from cluster.fjord.operators.joining import Join
+from cluster.fjord.operators.join import Join
 from cluster.fjord.operators.partial_aggregation import PartialAggregate
-from cluster.fjord.queues import PushQueue
+from cluster.fjord.running_kinds import add_behind
 from cluster.fjord.saved_state import pack_state, unpack_state
 from cluster.operators import Aggregate, Distinct, Filter, Node, PartitionedWindow, Source, Union
 from cluster.operators import CountWindow as CountWindowNode
 from cluster.operators import Join as JoinNode
 from cluster.operators.columns import AggregateCall, Column
-from cluster.physical.rules.awaited_windows import MOST_LAG_US, awaited_windows
+from cluster.physical.rules.pieces import MOST_LAG_US, awaited_windows
 from cluster.plan.scalar_texts import read_scalar
 from protocols.wire.streams import FieldType
 from tests.cluster.oracle.running import fragment_alone

@@ -8,9 +8,9 @@ import random
 import polars as pl
 import pytest
 
-from cluster.fjord import ranges
+from cluster.fjord import row_order
 from cluster.fjord.batch import END, START
-from cluster.fjord.operators.coverings import Coverings
+from cluster.fjord.operators.aggregation import Coverings
 
 
 def _drawn(dice: random.Random) -> tuple[pl.DataFrame, list[tuple[int, int, int]]]:
@@ -29,7 +29,7 @@ def _drawn(dice: random.Random) -> tuple[pl.DataFrame, list[tuple[int, int, int]
 
 @pytest.mark.parametrize("at_once", [1, 2, 7, 1_000])
 def test_each_span_is_paired_with_the_rows_that_cover_it(monkeypatch: pytest.MonkeyPatch, at_once: int) -> None:
-    monkeypatch.setattr(ranges, "AT_ONCE", at_once)
+    monkeypatch.setattr(row_order, "AT_ONCE", at_once)
     several = 0
     for seed in range(200):
         rows, spans = _drawn(random.Random(seed))

@@ -15,7 +15,7 @@ import polars as pl
 import pytest
 
 from cluster.fjord.batch import ALWAYS, END, NEVER, START, Batch
-from cluster.fjord.operators.distinct import Distinct
+from cluster.fjord.operators.set_operations import Distinct
 from cluster.fjord.saved_state import pack_state, unpack_state
 from cluster.language.catalog import Catalog
 from cluster.language.translation import translate

@@ -9,10 +9,8 @@ from hypothesis import strategies as st
 
 from cluster.fjord.batch import END, INTERVAL, NEVER, START, Batch
 from cluster.fjord.operator import Operator
-from cluster.fjord.operators.granularity import Granularity
-from cluster.fjord.operators.grid_window import GridWindow
 from cluster.fjord.operators.session_window import SessionWindow
-from cluster.fjord.operators.time_window import TimeWindow
+from cluster.fjord.operators.time_window import Granularity, GridWindow, TimeWindow
 from cluster.fjord.operators.until_next import UntilNext
 from cluster.operators import Distinct, Source
 from cluster.operators import Granularity as Granules

@@ -14,9 +14,8 @@ from cluster.fjord.batch import END, NEVER, START, Batch
 from cluster.fjord.operators import extent
 from cluster.fjord.operators.extent import Extent
 from cluster.fjord.operators.shared_extents import SharedExtents
-from cluster.operators.columns import QUERY_GROUP, VISIBLE_FROM
+from cluster.operators.columns import EXTENT, QUERY_GROUP, RUN_BEGIN, RUN_END, SUPERSEDED_UNTIL, VISIBLE_FROM
 from cluster.operators.extent import Coalescing, Keeping
-from cluster.operators.mark_columns import EXTENT, RUN_BEGIN, RUN_END, SUPERSEDED_UNTIL
 
 COLUMNS = pl.DataFrame(schema={START: pl.Int64, END: pl.Int64, "k": pl.String, "x": pl.Int64, "t": pl.Int64})
 HOW = Coalescing(("x",), "t", ("k", "x"), ("since", "until"))

@@ -11,9 +11,8 @@ import pytest
 from cluster.fjord.batch import END, NEVER, START, Batch
 from cluster.fjord.operators.extent import Extent
 from cluster.fjord.operators.shared_extents import SharedExtents
-from cluster.operators.columns import QUERY_GROUP, VISIBLE_FROM
+from cluster.operators.columns import QUERY_GROUP, RUN_BEGIN, RUN_END, SUPERSEDED_UNTIL, VISIBLE_FROM
 from cluster.operators.extent import Coalescing
-from cluster.operators.mark_columns import RUN_BEGIN, RUN_END, SUPERSEDED_UNTIL
 
 COLUMNS = pl.DataFrame(
     schema={

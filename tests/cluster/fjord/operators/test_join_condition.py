@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 import pytest
 
-from cluster.fjord.operators.join_condition import LEFT_KEY, RIGHT_KEY, join_condition, matching_pairs
+from cluster.fjord.operators.join import LEFT_KEY, RIGHT_KEY, join_condition, matching_pairs
 from cluster.plan.scalar_texts import read_scalar
 from protocols.wire.streams import FieldType
 

@@ -10,11 +10,10 @@ import pytest
 
 from cluster.fjord.batch import END, START, Batch
 from cluster.fjord.counters import counters_of, shed_of
-from cluster.fjord.graph import Dataflow
+from cluster.fjord.dataflow import Dataflow, PushQueue
 from cluster.fjord.operators.kept_extent import KeptExtent
-from cluster.fjord.queues import PushQueue
 from cluster.fjord.saved_state import pack_state, unpack_state
-from cluster.fjord.state_size import StateLimitError, check_state, state_bytes
+from cluster.fjord.upper_estimates import StateLimitError, check_state, state_bytes
 from cluster.language.translation import translate
 from cluster.operators.kept_extent import KeptTuples
 from cluster.physical import operations

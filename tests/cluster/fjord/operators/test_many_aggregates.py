@@ -6,8 +6,8 @@ import polars as pl
 
 from cluster.fjord.aggregates import partial_columns
 from cluster.fjord.batch import END, START, Batch
+from cluster.fjord.operators.pane_aggregation import FEWEST_KEYS, PaneGrid
 from cluster.fjord.operators.partial_aggregation import PartialAggregate
-from cluster.fjord.pane_grid import FEWEST_KEYS, PaneGrid
 from cluster.language.catalog import Catalog
 from cluster.language.translation import translate
 from cluster.operators import Aggregate

@@ -13,15 +13,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cluster.fjord import pattern_reserve, pattern_rows, row_automaton
+from cluster.fjord import pattern_rows, row_automaton
 from cluster.fjord.batch import NEVER, START, Batch
 from cluster.fjord.operators import pattern_match
 from cluster.fjord.operators.pattern_match import PatternMatch
-from cluster.fjord.pattern_outlook import PatternOutlook
-from cluster.fjord.pattern_reserve import Reserve
-from cluster.fjord.pattern_rows import Partition
+from cluster.fjord.pattern_rows import Partition, PatternOutlook
 from cluster.fjord.pattern_values import PatternValues
-from cluster.fjord.row_automaton import Automaton, Search
+from cluster.fjord.row_automaton import Automaton, Reserve, Search
 from cluster.fjord.saved_state import pack_state, unpack_state
 from cluster.operators.columns import AggregateCall
 from cluster.operators.pattern_match import Definition, PatternElement, Reach, RowPattern, Skip, SkipKind
@@ -136,8 +134,8 @@ def test_what_every_match_needs_is_counted_in_rows(work: Work) -> None:
 def test_a_condition_on_other_rows_that_is_never_met_takes_work_that_grows_with_rows(
     each: int, reaching: str, work: Work, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pattern_reserve, "MOST_STEPS", 4_000)
-    monkeypatch.setattr(pattern_reserve, "STEPS_OF_ROW", 40)
+    monkeypatch.setattr(row_automaton, "MOST_STEPS", 4_000)
+    monkeypatch.setattr(row_automaton, "STEPS_OF_ROW", 40)
     spent = []
     for count in (300, 600):
         work.steps = work.conditions = 0
@@ -156,9 +154,9 @@ def test_a_search_that_keeps_up_is_decided_at_once_although_it_is_long(work: Wor
     definitions = (defined("A", '"x" > 0'), defined("B", '"x" > 0'), defined("Z", '"x" = 0'))
     subject = made(pattern_of(*elements, definitions=definitions, within_us=100_000))
     subject.transition(0, Batch(frame(*((at, "a", 1) for at in range(400))), 400))
-    assert work.steps > pattern_reserve.EAGER_STEPS
+    assert work.steps > row_automaton.EAGER_STEPS
     assert subject.transition(0, Batch(frame((400, "a", None)), 401)).watermark_us < 401  # those behind read again
-    assert work.steps < 800 + 5 * pattern_reserve.EAGER_STEPS
+    assert work.steps < 800 + 5 * row_automaton.EAGER_STEPS
 
 
 def test_a_search_that_reads_rows_again_waits_until_the_match_may_be_complete(work: Work) -> None:
@@ -169,7 +167,7 @@ def test_a_search_that_reads_rows_again_waits_until_the_match_may_be_complete(wo
     subject.transition(0, Batch(frame(*rows), 1_500))
     subject.transition(0, Batch(frame(), 2_000))  # the first search has read all
     read = work.steps
-    assert read < 1_500 + 2 * pattern_reserve.EAGER_STEPS
+    assert read < 1_500 + 2 * row_automaton.EAGER_STEPS
     found = subject.transition(0, Batch(frame((2_000, "a", 0)), 2_001)).rows
     assert [row[3:] for row in found.rows()] == [(2, 0, 1_500)]
     assert work.steps < read + 1_500
@@ -193,8 +191,8 @@ class Limits:
         self.runs, self.eager = dice.choice((2, 4, 1_000)), dice.choice((0, 3, 300))
 
     def put(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(pattern_reserve, "MOST_STEPS", self.steps)
-        monkeypatch.setattr(pattern_reserve, "STEPS_OF_ROW", self.per_row)
+        monkeypatch.setattr(row_automaton, "MOST_STEPS", self.steps)
+        monkeypatch.setattr(row_automaton, "STEPS_OF_ROW", self.per_row)
         monkeypatch.setattr(row_automaton, "MOST_RUNS", self.runs)
         monkeypatch.setattr(pattern_match, "EAGER_STEPS", self.eager)
 
@@ -406,8 +404,8 @@ def test_a_state_of_an_earlier_version_has_full_reserves() -> None:
 
 
 def test_a_partition_without_rows_keeps_its_reserve_only_as_long_as_it_matters(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pattern_reserve, "MOST_STEPS", 30)
-    monkeypatch.setattr(pattern_reserve, "STEPS_OF_ROW", 0)
+    monkeypatch.setattr(row_automaton, "MOST_STEPS", 30)
+    monkeypatch.setattr(row_automaton, "STEPS_OF_ROW", 0)
     elements = (PatternElement("A"), PatternElement("B", 0, None), PatternElement("C", 0, None), Z)
     never = (defined("A", '"x" = 1'), defined("Z", '"x" = 0', '"l" > 5'))
     subject = made(pattern_of(*elements, definitions=never, within_us=100))
@@ -433,7 +431,7 @@ def reserves(subject: PatternMatch) -> list[Any]:
 
 @pytest.mark.parametrize("each", [1, 15])
 def test_a_search_without_what_every_match_needs_costs_nothing(each: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pattern_reserve, "STEPS_OF_ROW", 0)
+    monkeypatch.setattr(row_automaton, "STEPS_OF_ROW", 0)
     subject = made(pattern_of(*SEVERAL, Z, definitions=(defined("Z", '"x" = 0'),), within_us=20))
     for first in range(0, 15, each):
         subject.transition(0, Batch(frame(*((at, "a", 1) for at in range(first, first + each))), first + each))
@@ -443,7 +441,7 @@ def test_a_search_without_what_every_match_needs_costs_nothing(each: int, monkey
 
 
 def test_a_costly_search_that_fails_is_charged_alike_whenever_the_rest_comes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pattern_reserve, "STEPS_OF_ROW", 1)
+    monkeypatch.setattr(row_automaton, "STEPS_OF_ROW", 1)
     elements = (PatternElement("A"), PatternElement("B", 1, None), PatternElement("C", 1, None), Z)
     definitions = (defined("A", '"x" = 5'), *(defined(name, '"x" = 1') for name in "BC"), defined("Z", '"x" = 0'))
     rows: list[Given] = [(at, "a", x) for at, x in enumerate((5, *(1,) * 10, 9, 0))]

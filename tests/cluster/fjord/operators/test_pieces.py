@@ -20,29 +20,25 @@ from cluster.fjord.lookup_tables import LookupTable
 from cluster.fjord.operator import Operator
 from cluster.fjord.operators.aggregation import MergeAggregate
 from cluster.fjord.operators.count_window import CountWindow
-from cluster.fjord.operators.distinct import Distinct, DistinctPieces
-from cluster.fjord.operators.granularity import Granularity
-from cluster.fjord.operators.grid_window import GridWindow
-from cluster.fjord.operators.joining import Join
+from cluster.fjord.operators.join import Join, SemiJoin
 from cluster.fjord.operators.lookup import Lookup, PiecewiseLookup
-from cluster.fjord.operators.multiplicities import difference, intersection
 from cluster.fjord.operators.origins import MADE_OF, RIGHT_ORIGIN, OriginJoin, OriginUnion, with_origins
-from cluster.fjord.operators.partial_aggregation import PartialAggregate
+from cluster.fjord.operators.partial_aggregation import (
+    BoundedAggregate,
+    BoundedMultiplicities,
+    CountedPartialAggregate,
+    PartialAggregate,
+)
 from cluster.fjord.operators.piece_chains import ChainedPieces
-from cluster.fjord.operators.piece_windows import PieceIntervals
 from cluster.fjord.operators.projection import PieceProject
 from cluster.fjord.operators.ranking import Ranked
-from cluster.fjord.operators.row_boundaries import BoundedAggregate, BoundedMultiplicities, CountedPartialAggregate
-from cluster.fjord.operators.semi_joining import SemiJoin
 from cluster.fjord.operators.session_window import SessionWindow
-from cluster.fjord.operators.time_window import TimeWindow
-from cluster.fjord.operators.union import Union
+from cluster.fjord.operators.set_operations import Distinct, DistinctPieces, Union, difference, intersection
+from cluster.fjord.operators.time_window import Granularity, GridWindow, PieceIntervals, TimeWindow, WindowBounds
 from cluster.fjord.operators.until_next import UntilNext
-from cluster.fjord.operators.window_bounds import WindowBounds
 from cluster.fjord.saved_state import pack_state, unpack_state
 from cluster.operators import Relation, TableLookup
-from cluster.operators.columns import AggregateCall, Column, Ordering, Output, Scalar
-from cluster.operators.mark_columns import ORIGIN
+from cluster.operators.columns import ORIGIN, AggregateCall, Column, Ordering, Output, Scalar
 from cluster.operators.window_shapes import Grid, Session, Span
 from cluster.plan.scalar_texts import read_scalar
 from protocols.wire.streams import FieldType

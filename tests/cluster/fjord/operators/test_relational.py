@@ -20,13 +20,10 @@ from cluster.fjord.batch import ALWAYS, END, NEVER, START, Batch
 from cluster.fjord.operator import Operator
 from cluster.fjord.operators.changes import Changes
 from cluster.fjord.operators.count_window import CountWindow
-from cluster.fjord.operators.distinct import Distinct
-from cluster.fjord.operators.granularity import Granularity
-from cluster.fjord.operators.joining import Join
-from cluster.fjord.operators.multiplicities import difference, intersection
-from cluster.fjord.operators.semi_joining import SemiJoin
+from cluster.fjord.operators.join import Join, SemiJoin
+from cluster.fjord.operators.set_operations import Distinct, Union, difference, intersection
 from cluster.fjord.operators.splitting import Split
-from cluster.fjord.operators.union import Union
+from cluster.fjord.operators.time_window import Granularity
 from cluster.fjord.saved_state import pack_state, unpack_state
 from cluster.operators.columns import Scalar
 from cluster.plan.scalar_texts import read_scalar

@@ -10,12 +10,11 @@ import pytest
 
 from cluster.errors import PlanError
 from cluster.fjord.batch import END, NEVER, START, Batch
+from cluster.fjord.operators.count_window import SharedCountWindow
 from cluster.fjord.operators.live_marks import LiveMarks, marks_of
-from cluster.fjord.operators.shared_count_window import SharedCountWindow
 from cluster.fjord.operators.shared_extents import CountedExtents, SharedExtents
-from cluster.operators.columns import QUERY_GROUP, VISIBLE_FROM
+from cluster.operators.columns import QUERY_GROUP, RUN_BEGIN, RUN_END, SUPERSEDED_UNTIL, VISIBLE_FROM
 from cluster.operators.extent import Coalescing
-from cluster.operators.mark_columns import RUN_BEGIN, RUN_END, SUPERSEDED_UNTIL
 
 COLUMNS = pl.DataFrame(
     schema={START: pl.Int64, END: pl.Int64, "k": pl.String}

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from cluster.fjord.batch import END, NEVER, START, Batch
 from cluster.fjord.operator import Operator
-from cluster.fjord.operators.asof_joining import AsofJoin
-from cluster.fjord.operators.stamp_joining import StampJoin
+from cluster.fjord.operators.stamp_joining import AsofJoin, StampJoin
 from cluster.operators import ZipKind
 from cluster.plan.scalar_texts import read_scalar
 from protocols.wire.streams import FieldType

@@ -7,7 +7,7 @@ import pytest
 
 from cluster.errors import PlanError
 from cluster.fjord.batch import END, NEVER, START, Batch
-from cluster.fjord.operators.window_bounds import WindowBounds
+from cluster.fjord.operators.time_window import WindowBounds
 from cluster.operators.window_shapes import Grid, Span
 
 DAYS = Grid(Span("day", 1), size=Span("day", 1))
