@@ -1,6 +1,6 @@
 """What `fjord motes run` was asked for, and a fleet on a timeline: recorded while it runs, or replayed from its log.
 
-A fleet of simulated motes on a timeline: recorded while it runs, or replayed from its log. What runs is the same.
+**A fleet of simulated motes on a timeline: recorded while it runs, or replayed from its log. What runs is the same.**
 
 Motes keep nothing on a disk, so a log begins with what they were asked for, and with the files that this names.
 """

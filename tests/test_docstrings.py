@@ -1,10 +1,13 @@
-"""The examples in docstrings are true, in every module that has some."""
+"""The examples in docstrings are true, in every module that has some, and what they refer to is there."""
 
 from __future__ import annotations
 
 import ast
 import doctest
+import re
+from functools import reduce
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -38,3 +41,42 @@ def test_examples_are_true(folder: str) -> None:
             found = doctest.testmod(import_module(".".join(file.with_suffix("").parts).removesuffix(".__init__")))
             assert found.failed == 0
             assert found.attempted == count, f"doctest does not find all examples of {file}"
+
+
+def modules() -> list[Path]:
+    found = [file for package in FOLDERS[:-1] for file in sorted((ROOT / package).rglob("*.py"))]
+    return [file for file in found if file.name != "__main__.py"]
+
+
+def names_nothing(kind: str, name: str, module: str, text: str) -> bool:
+    """Whether a role in the docstrings of a module names nothing, or the module itself."""
+    if kind == "mod":
+        return name == module or find_spec(name) is None
+    if "." not in name:
+        return len(re.findall(rf"\b{name}\b", text)) < 2  # it is defined, imported, or spoken of
+    whole = name.split(".")
+    for length in range(len(whole) - 1, -1, -1):
+        prefix = ".".join(whole[:length]) or module
+        try:
+            found = import_module(prefix)
+        except ModuleNotFoundError:
+            continue
+        try:
+            reduce(getattr, whole[length:], found)
+        except AttributeError:
+            continue
+        return False
+    return not re.search(rf"\bclass {whole[0]}\b|\bimport [^\n]*\b{whole[0]}\b", text)
+
+
+@pytest.mark.parametrize("package", FOLDERS[:-1])
+def test_what_docstrings_refer_to_is_there(package: str) -> None:
+    wrong = [
+        f"{file.relative_to(ROOT)}: {name}"
+        for file in modules()
+        if file.relative_to(ROOT).parts[0] == package
+        for text in [file.read_text("utf-8")]
+        for kind, name in re.findall(r":(mod|class|func|meth):`~?([\w.]+)`", text)
+        if names_nothing(kind, name, ".".join(file.relative_to(ROOT).with_suffix("").parts), text)
+    ]
+    assert wrong == []

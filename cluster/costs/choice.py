@@ -1,6 +1,6 @@
 """Which running queries are to go on with other plans: looked at together, as what they share costs once. Pure.
 
-What plans of queries cost together, as they come and go: what they share costs once. Pure.
+**What plans of queries cost together, as they come and go: what they share costs once.**
 
     fragment F    fixed + rows of group 1 + rows of group 2       a batch costs once, equal rows cost once
 fragment L    fixed + rows of group 1 + each own part         extents over samples that are shared: each once

@@ -1,6 +1,6 @@
 """What is expected of every node of a plan in its steady state: how many rows, valid for how long, and kept. Pure.
 
-What extents go through, by how many keys their samples have, and how many are linked. Pure arithmetic.
+**What extents go through, by how many keys their samples have, and how many are linked.**
 
 samples of a key   | | | |           an extent changes when one enters or leaves: all of its key are gone through
 of another         |                 once in a batch, and if it is lazy, at each such instant
@@ -13,7 +13,7 @@ of another         |                 once in a batch, and if it is lazy, at each
 Estimates are averages, for people and for comparing plans. What may not be exceeded is computed elsewhere, from upper
 bounds (cluster/fjord/upper_estimates.py, cluster/fjord/upper_estimates.py).
 
-What a plan takes of a processor besides its operators: to send rows to buckets, and to publish answers. Pure.
+**What a plan takes of a processor besides its operators: to send rows to buckets, and to publish answers.**
 
 stream readings -- window --| exchange |-- aggregate -- answers
                 10 rows/s                             20 rows/s

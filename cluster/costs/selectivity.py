@@ -3,7 +3,7 @@
 The shares are those of the first optimiser with costs: Selinger et al., Access Path Selection in a Relational Database
 Management System (SIGMOD 1979), table 1.
 
-How many rows a lookup makes of a tuple, on average, given what is known of relations. Pure.
+**How many rows a lookup makes of a tuple, on average, given what is known of relations.**
 
     tuples of 1,000 keys, looked up in    places       1,000 keys, a row each     1
                                           closed       10 keys, a row each        0.01

@@ -1,9 +1,9 @@
 """What operators take of a processor, by the price of each step (papers/pipes_costs.md section 4). Pure arithmetic.
 
-What operators spend per unit of time, by the price of each step (papers/pipes_costs.md section 4).
+**What operators spend per unit of time, by the price of each step (papers/pipes_costs.md section 4).**
 
 Pure arithmetic over the algorithms of the thesis, which handle row by row: prices may be in any unit. What our own
-operators spend, which handle batches, is in :mod:`cluster.costs.work`; it is made of the same terms where the
+operators spend, which handle batches, is at the end of this module; it is made of the same terms where the
 algorithms agree.
 
 Plans use only :func:`compared_by_join` of these; the others are kept as the reference that prices are held against

@@ -1,6 +1,6 @@
 """The scene in which rates change: the query goes on with another plan, and no answer is lost or answered twice.
 
-The road of the scene: three streams, how many readings they bring, and what the query must answer.
+**The road of the scene: three streams, how many readings they bring, and what the query must answer.**
 
     brakings   1/s ----------> 300/s      hard brakings: few, then many
     speeds     300/s -------> 300/s
@@ -8,11 +8,8 @@ The road of the scene: three streams, how many readings they bring, and what the
 
 An answer holds while a reading of each stream is in its window, all of the same segment.
 
-Runs the scene: rates change, the query goes on with another plan, and no answer is lost or answered twice.
-
-seconds        0            40           about 70     about 85
-streams        it rains     rush hour
-query          plan 1                    both plans   the cheaper plan
+seconds        0            40           about 70     about 85 streams        it rains     rush hour query          plan
+1                    both plans   the cheaper plan
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Conditions: their parts and the sides of equalities, and which of true, false and NULL an expression may be.
 
-What an expression may be, whatever its columns are: true, false, NULL. Of ``CAST(NULL AS REAL) > 1``, only NULL.
+**What an expression may be, whatever its columns are: true, false, NULL. Of ``CAST(NULL AS REAL) > 1``, only NULL.**
 
 An estimate: what is not looked into may be anything. Values other than booleans count as true or false.
 """

@@ -4,8 +4,7 @@ A partial value is one or more columns. Merging partials of disjoint sets of tup
 panes, partitions, proxies and motes can all begin an aggregate that the downstream dataflow finishes. No value is ever
 subtracted: sums of reals stay as exact as one addition after another. They are kept twice, once scaled down by a power
 of two, so that no partial sum can overflow (:mod:`cluster.fjord.partial_columns`): whether the whole sum does depends
-on
-the tuples, not on how they are cut.
+on the tuples, not on how they are cut.
 
 Sums of integers wrap around as their arithmetic does. A result that is not a finite real is NULL.
 """

@@ -1,6 +1,6 @@
 """The kinds of answers, their marks where plans hand over, and which answers lack rows.
 
-Which answers lack rows: an input that was not computed is missing for as long as its tuples would have mattered.
+**Which answers lack rows: an input that was not computed is missing for as long as its tuples would have mattered.**
 
     rows that were lost                    |first ... last|
     answers that lack them |first - delay ................. last + reach|

@@ -1,6 +1,6 @@
 """A dataflow: operators, the queues between them, and the scheduler that runs them until no input is left.
 
-Queues: one input operator, one output operator, push or pull; an operator does not see which it has.
+**Queues: one input operator, one output operator, push or pull; an operator does not see which it has.**
 
 A push queue holds what was put until it is taken. A pull queue holds nothing: taking from it makes its producer work.
 Both answer "nothing yet" with None (papers/fjords.md section 2).
@@ -10,7 +10,7 @@ Today scans are read through pull queues, and all operators are connected by pus
 :attr:`WhenFull.DROP_OLDEST` is for quality of service: a query that prefers recent answers to complete ones will have
 queues that drop, and the rows dropped will be part of its answer's quality.
 
-The contract of queues, and its check.
+**The contract of queues, and its check.**
 
     batch 1    rows 10 11 14            watermark 12
     batch 2    rows 12 13 30            watermark 12      after 14: no order from batch to batch is guaranteed,
@@ -21,7 +21,7 @@ Start order over all batches would let one group with a long answer delay every 
 right under exactly this contract; one that needs more sorts its rows itself
 (:class:`~cluster.fjord.operators.ordered_output.StartOrdered`).
 
-Schedulers: which operator makes its next transition.
+**Schedulers: which operator makes its next transition.**
 
 Every dataflow uses :class:`RoundRobin` today, as the paper's system did (papers/fjords.md section 2): it runs until no
 operator has input, so that the order matters little. :class:`Tickets` charges operators for the time that they use. It

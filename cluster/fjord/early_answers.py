@@ -10,7 +10,7 @@ After each micro-batch all snapshots before the frontier have been given out. Wh
 So what is kept is the frontier and the rows that are open. An open row whose end is its last known instant is closed by
 the absence of a row that goes on.
 
-What a fragment knows already although it may not flow yet: rows that have begun, and whose end is not known.
+**What a fragment knows already although it may not flow yet: rows that have begun, and whose end is not known.**
 
     ROWS 3     a |--------------)        d has come: the end of a is known, and a flows.
                b      |------------...   b, c and d have begun, and stay valid at least up to the frontier, before

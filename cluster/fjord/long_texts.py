@@ -1,12 +1,12 @@
 """How long the texts get that a query makes, and how many characters a second: upper estimates.
 
-How long the texts of a query's answers may get that it makes itself: an upper estimate, made before anything runs.
+**How long the texts of a query's answers may get that it makes itself: an upper estimate, made before anything runs.**
 
     SELECT LPAD(sensor, 10000) AS a, UPPER(sensor) AS b        a: 10,000 characters, b: those of a column
 
 A thousand of the former are ten million characters a row: few rows take as long to store and publish as very many.
 
-How many characters of long texts a plan makes and answers in a second: an upper estimate, before anything runs.
+**How many characters of long texts a plan makes and answers in a second: an upper estimate, before anything runs.**
 
     SELECT LPAD(sensor, 9000) AS x FROM traffic WHERE LENGTH(RPAD(sensor, 500)) > 5        four tuples a second
            made: 4 * 9,000, answered: 4 * 9,000                made: 4 * 500

@@ -1,6 +1,6 @@
 """Tables of relations, as lookups read them: complete or in parts, and with an index on a column.
 
-An index on a column of a table that is probed many times: built once for each version of a relation.
+**An index on a column of a table that is probed many times: built once for each version of a relation.**
 
 Polars builds the hash table of a join anew for every join; micro-batches are small, and relations may be large. Pandas
 keeps the hash table of an index, and finds a key in some thirty nanoseconds. Numbers that lie close together, such as

@@ -6,7 +6,7 @@
 
 Pure: measurements and times are given.
 
-Which query takes so much of the workers' time that all others fall behind.
+**Which query takes so much of the workers' time that all others fall behind.**
 
 A micro-batch is as long for all queries as for the one that takes longest. So a query that never overruns its limit can
 still hold up all others, and takes more than its share if all of this holds for a whole window:

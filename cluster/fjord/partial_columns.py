@@ -1,6 +1,6 @@
 """The columns of partial aggregates: their types, how they are merged, and sums of reals without overflow.
 
-Sums, means and quantiles of reals without overflow in intermediate results.
+**Sums, means and quantiles of reals without overflow in intermediate results.**
 
 Reals are added as they are, and once more scaled down by a power of two. That changes none of their digits but those of
 the smallest, below 1e-288: so the scaled sum counts only where the plain one has left the reals, on the way or at all.
@@ -11,7 +11,7 @@ the smallest, below 1e-288: so the scaled sum counts only where the plain one ha
 Means of integers are those of exact sums. These are known twice, too: as integers of 64 bits, which wrap around, and as
 scaled reals, which tell how often they have.
 
-How partial values of several panes are merged for many keys at once: sums, extremes and moments of matrices.
+**How partial values of several panes are merged for many keys at once: sums, extremes and moments of matrices.**
 
     a slab           key 1   key 2   key 3         merged: a value for each key
     first pane         4       .       7

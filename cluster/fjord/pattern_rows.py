@@ -6,7 +6,7 @@
 All rows lie in one table, in no order. A partition has the places of its own in the order of stamps, and of columns
 where stamps are equal. Rows have a number in their partition, from 0 on, that never changes while they are kept.
 
-Whether a search can find a match at all, judged by which variables each row alone could be.
+**Whether a search can find a match at all, judged by which variables each row alone could be.**
 
     PATTERN (A+ B* C{2})     rows  a b a c b a c      from the first row on: an A, and two of C behind it, so perhaps
                                    A     C     C      from the second c on: no A, so no match, without a step

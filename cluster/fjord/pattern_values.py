@@ -23,7 +23,7 @@ _OF = "fjord_of"
 
 
 class PatternValues:
-    """Evaluates expressions over columns of rows, and :class:`~cluster.language.row_patterns.Reach`.
+    """Evaluates expressions over columns of rows, and :class:`~cluster.operators.pattern_match.Reach`.
 
     Parameters
     ----------

@@ -1,13 +1,13 @@
 """Tables of relations, at the versions of a micro-batch; cut into slices where they are beyond memory.
 
-Tables beyond memory: cut by the hash of a key into slices on disk, of which one is in memory at a time.
+**Tables beyond memory: cut by the hash of a key into slices on disk, of which one is in memory at a time.**
 
 Slices are numbered like buckets (their number is a multiple of that of buckets), so a bucket that receives rows by the
 same key needs only its own slices.
 
 A table is evaluated once for each combination of versions. It stays, with the hash tables on its columns, in the
 worker's memory for later micro-batches, and for all lookups in the same table. A table that is too large for that is
-cut by the hash of the key that is looked up (:mod:`cluster.fjord.relation_tables`).
+cut by the hash of the key that is looked up.
 """
 
 from __future__ import annotations

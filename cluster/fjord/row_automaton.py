@@ -1,6 +1,6 @@
 """The automaton of a pattern of rows: the runs of one search, in the order in which their matches are preferred.
 
-How much work the searches of a partition may do, so that all of it together is in proportion to its rows.
+**How much work the searches of a partition may do, so that all of it together is in proportion to its rows.**
 
     rows              s . . . . . . t                  a search from s took 9,000 steps, and the next begins at t
     that are free     7 rows x STEPS_OF_ROW            2,000 steps are taken out of the reserve, which is full at first

@@ -1,15 +1,14 @@
 """Rows in arrays: what they are sorted, grouped and divided by, and ranges of their places.
 
-Ranges of places, by arrays: laid out one after the other, and reduced, so many at once as memory is to hold.
+**Ranges of places, by arrays: laid out one after the other, and reduced, so many at once as memory is to hold.**
 
 first 4, 9   count 3, 1    ->    numbers 0, 0, 0, 1    places 4, 5, 6, 9
 
-What rows are sorted and grouped by: values as they are compared, places in an order, and numbers of groups.
+**What rows are sorted and grouped by: values as they are compared, places in an order, and numbers of groups.**
 
-row              0    1      2       3
-k, x             b 1  a 0.0  a -0.0  NULL 2     zeros are equal, and NULLs are last
-places by k, x   1    2      0       3          rows with equal values stay as they came
-groups by k      0    0      1       2          of the rows in that order
+row              0    1      2       3 k, x             b 1  a 0.0  a -0.0  NULL 2     zeros are equal, and NULLs are
+last places by k, x   1    2      0       3          rows with equal values stay as they came groups by k      0    0
+1       2          of the rows in that order
 """
 
 from __future__ import annotations

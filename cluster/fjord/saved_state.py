@@ -1,6 +1,7 @@
 """The state of a bucket as bytes: a value for each operator, in MessagePack, and the heading of all of them.
 
-The state of a bucket in its store: a value for each operator, and the heading, which has a version of each fragment.
+**The state of a bucket in its store: a value for each operator, and the heading, which has a version of each
+fragment.**
 
 A fragment's version changes whenever any of its values is written. So a host that has kept the operators of a fragment
 finds out from the heading alone, which is one short value, whether they are in the state that the store holds.

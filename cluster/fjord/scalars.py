@@ -1,7 +1,5 @@
 """Scalar expressions: nodes -> programs, one step after another, each on whole columns; with one meaning everywhere.
 
-Programs for expressions: one step after another, each on whole columns.
-
     ("a" + 1) * ("a" + 1)      0  column a
                                1  constant 1
                                2  add 0, 1
@@ -10,13 +8,11 @@ Programs for expressions: one step after another, each on whole columns.
 Equal parts are computed once, and neither building nor running a program is recursive: a program is as long as its
 expression, however deep that is. Polars would visit an expression again at every level, and copy parts used twice.
 
-Scalar expressions: nodes -> Polars, with one meaning everywhere.
-
 Three-valued logic; `/` is real division; division and remainder by zero are NULL; a failed cast is NULL; text is
 ordered by code point; reals are finite or NULL (:mod:`cluster.scalars.real_values`).
 
 Comparisons of columns with constants, the most common conditions, are Polars' own, which scans of files can use.
-Other expressions are programs (:mod:`cluster.fjord.scalars`) that Polars calls with the columns they read.
+Other expressions are programs that Polars calls with the columns they read.
 """
 
 from __future__ import annotations

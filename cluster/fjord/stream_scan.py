@@ -1,6 +1,6 @@
 """Scans of a part of a micro-batch of a stream: which rows are read, from files of its table or from memory.
 
-Conditions on which a scan may leave rows out: the intervals in those of all query groups that it feeds, if few.
+**Conditions on which a scan may leave rows out: the intervals in those of all query groups that it feeds, if few.**
 
     scan -> sample -> columns -> grouped filter: k = 0                 the scan reads other columns of a file only
                               -> grouped filter: k = 7, f(x) = 2       for rows with k = 0 or k = 7

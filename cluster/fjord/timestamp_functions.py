@@ -1,6 +1,6 @@
 """Functions of timestamps and intervals (:mod:`cluster.expressions.timestamps`), and clocks of time zones.
 
-Clocks of time zones: what they show at an instant, and the instant at which they show something.
+**Clocks of time zones: what they show at an instant, and the instant at which they show something.**
 
 Offsets come from Python's own zoneinfo, for each hour of data once: zones change their clocks seldom, and
 most columns lie in few hours. An hour in which the offset changes is looked at instant by instant.

@@ -1,6 +1,6 @@
 """Rows that a plan makes, and state that it keeps: upper estimates, made before a query is accepted.
 
-How many rows a plan makes of one tuple, and in a second: an upper estimate, made before anything runs.
+**How many rows a plan makes of one tuple, and in a second: an upper estimate, made before anything runs.**
 
 Most operators make about one row of each row. Two make more. An aggregate over a sliding window answers once per slide:
 
@@ -19,12 +19,11 @@ What an operator makes of rows stands with it (:mod:`cluster.fjord.running_kind`
 No estimate of :mod:`cluster.costs.estimates` is higher, but for equalities between more rows than there are keys
 assumed: it has the same assumptions otherwise, and lets conditions drop rows.
 
-The state that a plan would keep: an upper estimate, made before a query is accepted.
+**The state that a plan would keep: an upper estimate, made before a query is accepted.**
 
-Rows are counted as if every tuple of a stream, and all rows made of it (:mod:`cluster.fjord.upper_estimates`), were
-kept
-while it is valid; partial rows of panes and of slides as if there were as many keys as assumed there. A median, and
-what else needs all values, keeps one for each tuple besides. What an operator keeps stands with it
+Rows are counted as if every tuple of a stream, and all rows made of it, were
+kept while it is valid; partial rows of panes and of slides as if there were as many keys as assumed there. A median,
+and what else needs all values, keeps one for each tuple besides. What an operator keeps stands with it
 (:mod:`cluster.fjord.running_kind`).
 """
 

@@ -1,6 +1,6 @@
 """Answers of plans that hand over to each other, until they can be given out in order and put together. Pure.
 
-Rows that are cut where one plan of a query hands over to another are put together again: the fuse of GenMig. Pure.
+**Rows that are cut where one plan of a query hands over to another are put together again: the fuse of GenMig.**
 
                             instant
     old plan    a |-----------|                    it would go on
@@ -16,8 +16,7 @@ answers of all buckets do; nothing has to be kept there (papers/pipes_migration.
                               instant      opens
 
 What the new plan answers waits until the old one has answered all that lies before the instant. Rows of the old plan
-that end at the instant wait, too, as far as they have flowed since then: their other halves come from the new plan
-(:mod:`cluster.fjord.waiting_answers`).
+that end at the instant wait, too, as far as they have flowed since then: their other halves come from the new plan.
 
 Which micro-batch they are given out in follows from the watermarks of streams alone, which are the same in each bucket.
 """

@@ -1,8 +1,8 @@
 """What becomes of a batch that arrives, what waits for a commit, and when one is made.
 
-What of a stream waits for a commit, when one is made, and what follows from its outcome.
+**What of a stream waits for a commit, when one is made, and what follows from its outcome.**
 
- Batches that come while a commit is being made wait for the next one::
+Batches that come while a commit is being made wait for the next one::
 
     begun ... made         it is acknowledged
     begun ... failed       what is not stored counts as never admitted, also what came meanwhile: proxies send it again
@@ -12,7 +12,7 @@ A proxy without an answer sends again at growing intervals only. So lanes whose 
 acknowledged, too, as soon as a commit is made: after a failed one another is tried at intervals, with nothing in it if
 nothing waits.
 
- In this order::
+In this order::
 
     a commit is in doubt        left to its proxy until the next commit is made, as it is unknown which batch is next
     too much waits in memory    left to its proxy, in the same way

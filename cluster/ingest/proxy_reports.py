@@ -1,8 +1,8 @@
 """Proxies' reports about themselves: presence, clocks, spools, and what their streams wait for. Pure.
 
-How much of the time counts for proxies that are away: only what is certain.
+**How much of the time counts for proxies that are away: only what is certain.**
 
-Pure. A proxy that is away may have come back, and sent rows, of which nothing is known here: while the cluster has no
+A proxy that is away may have come back, and sent rows, of which nothing is known here: while the cluster has no
 connection, while it was stopped, while messages wait to be handled. So time counts once a message that the cluster has
 sent to itself is back (:mod:`protocols.presence.attention`); after anything else, proxies that are away have all their
 time again::
@@ -11,9 +11,9 @@ time again::
     messages to itself   1    2    3                 1    2    3    4
     counted              |----|----|                 |----|----|----|      anew, from the first
 
-Comparing proxies' clocks with the cluster's: a proxy with a wrong clock reports correct mote clocks as wrong.
+**Comparing proxies' clocks with the cluster's: a proxy with a wrong clock reports correct mote clocks as wrong.**
 
-Pure. A proxy sends the time on its clock every few seconds. The message always takes some time, so the least difference
+A proxy sends the time on its clock every few seconds. The message always takes some time, so the least difference
 of the last few is nearest to the clock's offset. A wrong clock is reported; nothing is rejected because of it.
 
 The last report of a proxy that is away is from before it went; it may have spooled more since.

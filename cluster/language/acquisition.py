@@ -1,6 +1,6 @@
 """A query's demands on sensors: sample periods, events, errors, lifetimes, and whether equal samples may stay away.
 
-Streams of which a query asks only what held for how long: samples that equal the one before may stay away.
+**Streams of which a query asks only what held for how long: samples that equal the one before may stay away.**
 
 They are filled in before operators see them, so that answers are the same. Only where packets of a mote are lost there
 are NULLs instead of what is not known. So this is for streams where these NULLs end what held before: they have to

@@ -1,7 +1,5 @@
 """COALESCE(...) and KEEP behind a window: neighbours of one value become a row (papers/coalescing.md section 1.4).
 
-COALESCE(...) behind a window: neighbours of one value become a row (papers/coalescing.md section 1.4).
-
 value   81   81   79   81        link of each sample with the one before: none, yes, no, no
 run      1    1    2    3        so many have not been linked so far
 rows    |---------)              81 [1, 3): up to where the next run begins

@@ -1,6 +1,6 @@
 """Resolving and typing one scalar expression: syntax tree and scope -> :class:`Typed`.
 
-Rows of values in conditions: ``(a, b) IN ((1, 2), (3, 4))``.
+**Rows of values in conditions: ``(a, b) IN ((1, 2), (3, 4))``.**
 
 It is ``a = 1 AND b = 2 OR a = 3 AND b = 4``, also where values are NULL: so standard SQL defines it.
 """

@@ -1,6 +1,6 @@
 """GROUP BY and aggregates: plan and expressions -> plan with an Aggregate, and expressions over its columns.
 
-ERROR_BOUND(aggregate): how far an aggregate may be from the exact one because of WITHIN.
+**ERROR_BOUND(aggregate): how far an aggregate may be from the exact one because of WITHIN.**
 
 It bounds the error over all values that the seen samples may have had within the tolerance. Missing samples do not
 count: COMPLETENESS() reports those. It is composed of other aggregates and constants, so it needs no operator.

@@ -1,6 +1,6 @@
 """Grouping sets, a union of an aggregation for each; and which parts of SELECT and HAVING are keys, however written.
 
-Grouping sets: the union of an aggregation for each, with NULL for keys that a set does not have.
+**Grouping sets: the union of an aggregation for each, with NULL for keys that a set does not have.**
 
 All aggregate the same plan, so what is below runs once (docs/decisions/0042-grouping-sets-are-a-union.md). Above the
 union, HAVING and SELECT stand once: to them, GROUPING is a column, which is constant on each side.

@@ -5,7 +5,7 @@
 A comma separates what is joined on its own, as in the standard. That makes a difference only where an outer join keeps
 tuples by whether a stream has a partner; all else is one product, with its conditions above it.
 
-LEFT, RIGHT and FULL JOIN as operators: pairs, and with NULLs what has no partner at an instant.
+**LEFT, RIGHT and FULL JOIN as operators: pairs, and with NULLs what has no partner at an instant.**
 
     a LEFT JOIN b ON c   =   (a JOIN b ON c) UNION ALL (a without a partner in b, with NULLs for the columns of b)
 
@@ -13,7 +13,7 @@ A tuple is without a partner at the instants at which no tuple of the other side
 so tuples keep their multiplicity, and a condition that is NULL is no match. The tuples of the other side are looked up
 in a relation, unless its own rows are kept: then they flow, as they are at each instant (:class:`Held`).
 
-``JOIN b USING (x)``: columns of two items of FROM that are equal, and that their name alone means as one.
+**``JOIN b USING (x)``: columns of two items of FROM that are equal, and that their name alone means as one.**
 
 The one column is the left one; of a RIGHT JOIN the right one, and of a FULL JOIN whichever is not NULL: where there is
 no partner, that is the column of the tuple that is there.

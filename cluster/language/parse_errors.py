@@ -1,6 +1,6 @@
 """Errors of the parser: what it would read too loosely, where it could not go on, and what was meant.
 
-Errors where the parser could not go on: the word that is to blame, and the one that may have been meant.
+**Errors where the parser could not go on: the word that is to blame, and the one that may have been meant.**
 
 The parser stops where the text makes no sense any more; the mistake is often a word before, which it took for an alias.
 """

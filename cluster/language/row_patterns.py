@@ -1,6 +1,6 @@
 """MATCH_RECOGNIZE: the matches of a pattern in the rows of each partition -> plan.
 
-Expressions of MATCH_RECOGNIZE: what they ask of other rows becomes a column, and the rest is as everywhere.
+**Expressions of MATCH_RECOGNIZE: what they ask of other rows becomes a column, and the rest is as everywhere.**
 
 B.speed < LAST(A.speed) / 2       in DEFINE B:    "speed" < "fjord_reach_0" / 2, fjord_reach_0 being the last of A
 PREV(speed) > speed               in DEFINE A:    "fjord_lag_0" > "speed"

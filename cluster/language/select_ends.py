@@ -1,6 +1,6 @@
 """The end of a SELECT: ranks and QUALIFY, its columns, DISTINCT, ORDER BY and LIMIT, in the order of their meaning.
 
-Ranks that a condition above them bounds: ``WHERE place <= 3`` over ``ROW_NUMBER() OVER (...) AS place``.
+**Ranks that a condition above them bounds: ``WHERE place <= 3`` over ``ROW_NUMBER() OVER (...) AS place``.**
 
     filter place <= 3                                   filter place <= 3
     `- project segment, speed, place            ->      `- project segment, speed, place

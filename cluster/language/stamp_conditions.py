@@ -1,12 +1,12 @@
 """Conditions on stamps that are windows or joins: ``STAMP() > NOW() - ...``, and bounds between two streams.
 
-Conditions on the stream's time: ``STAMP() > NOW() - INTERVAL '5' MINUTE`` is a window of five minutes.
+**Conditions on the stream's time: ``STAMP() > NOW() - INTERVAL '5' MINUTE`` is a window of five minutes.**
 
 The stream's time goes on without tuples, so a condition on it says until when a tuple counts, and is no property of the
 tuple: at an instant s, a tuple stamped t meets t + d > s on [t, t + d), as in a window of the size d. Only such
 conditions have a meaning here (Materialize calls them temporal filters).
 
-Interval joins by their spelling: conditions that bound both stamps of two streams are JOIN ... WITHIN.
+**Interval joins by their spelling: conditions that bound both stamps of two streams are JOIN ... WITHIN.**
 
     FROM a JOIN b ON a.k = b.k AND a.ts BETWEEN b.ts - INTERVAL '4' HOUR AND b.ts
     FROM a JOIN b WITHIN 0 HOURS TO 4 HOURS ON a.k = b.k

@@ -1,6 +1,6 @@
 """The syntax tree of one statement, and EMIT behind it: what is checked of its text before and after it is parsed.
 
-EMIT EARLY and EMIT FINAL, the last words of a query: when its rows are published, not which.
+**EMIT EARLY and EMIT FINAL, the last words of a query: when its rows are published, not which.**
 
 They are taken off before the rest is parsed, so that a query means the same with and without them.
 """
@@ -115,7 +115,7 @@ def statement_tree(text: str, *, template: bool = False, registered: bool = Fals
     Parameters
     ----------
     text
-        Readable text; see :func:`cluster.language.statement_texts.readable`.
+        Readable text; see :func:`cluster.language.tokens.readable`.
     template
         True for a query in which parameters may stand; they are placeholders in its tree.
     registered

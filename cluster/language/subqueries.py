@@ -1,11 +1,11 @@
 """Subqueries in conditions and as values, and those that refer to a query further out.
 
-Subqueries of conditions: the right side of a semi-join or anti-join.
+**Subqueries of conditions: the right side of a semi-join or anti-join.**
 
 A subquery is *correlated* when a condition of its WHERE names a column of the query around it. Such conditions leave
 the subquery and join the predicate; the rest of it is translated as a query of its own.
 
-Subqueries that refer past the query directly around them, to one further out.
+**Subqueries that refer past the query directly around them, to one further out.**
 
     SELECT * FROM a WHERE EXISTS (SELECT * FROM b WHERE b.x = a.x AND
                                   NOT EXISTS (SELECT * FROM c WHERE c.x = b.x AND c.y = a.y))
@@ -13,7 +13,7 @@ Subqueries that refer past the query directly around them, to one further out.
 The query between is joined with what is referred to of the outermost one. Its conditions, subqueries among them, are
 about these pairs then, one level out; and a tuple of the outermost query has the rows of the pairs with its own values.
 
-Subqueries as values: wherever an expression may stand, a subquery of one row and one column may, too.
+**Subqueries as values: wherever an expression may stand, a subquery of one row and one column may, too.**
 
     SELECT speed - (SELECT AVG(speed) FROM traffic WINDOW(RANGE 1 HOUR)) FROM traffic
 

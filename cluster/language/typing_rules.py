@@ -1,6 +1,6 @@
 """How types and units combine, the words for types, and checked expressions as plans hold them. Pure.
 
-The words for types in CAST and in declarations: only those that FjordSQL can honour.
+**The words for types in CAST and in declarations: only those that FjordSQL can honour.**
 
 Every integer and every real has 64 bits and a text any length, so words for narrower types are not accepted.
 """

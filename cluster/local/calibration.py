@@ -1,6 +1,6 @@
 """Measures what steps of operators cost on this machine: runs queries for each kind of operator, and fits prices.
 
-What is run to measure what steps of operators cost: queries for each kind of operator.
+**What is run to measure what steps of operators cost: queries for each kind of operator.**
 
 Texts differ in what the operator is given, keeps and makes, so that the parts of a price can be kept apart.
 

@@ -1,7 +1,5 @@
 """CSV files, also compressed: their names, their types, and whether every line has as many values as the first.
 
-CSV files: their names, their types, and whether every line has as many values as the first one has names.
-
 Polars reads what is missing at the end of a line as NULL, renames columns of the same name, and its errors name no
 lines. So lines are checked before: by counting separators or, in a file with quotes, value by value.
 """

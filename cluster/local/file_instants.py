@@ -1,12 +1,9 @@
 """The instants in a column of a file, as microseconds since 1970: their unit, or the format they are written in.
 
-Pure.
+**The unit of instants that are numbers, and files in which it cannot be one: seconds beside microseconds.**
 
-The unit of instants that are numbers, and files in which it cannot be one: seconds beside microseconds. Pure.
-
-1330560000            as microseconds: 22 minutes past midnight, in 1970
-1330560060000000      as microseconds: in March 2012
-1330560060000000000   as microseconds: in the year 44133
+1330560000            as microseconds: 22 minutes past midnight, in 1970 1330560060000000      as microseconds: in March
+2012 1330560060000000000   as microseconds: in the year 44133
 """
 
 from __future__ import annotations

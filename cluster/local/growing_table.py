@@ -1,6 +1,6 @@
 """A table whose rows are not all known when the first are printed, with the window that each is of.
 
-The window that an answer is of, as people read it: ``2012-03-01 00:00 - 01:00``.
+**The window that an answer is of, as people read it: ``2012-03-01 00:00 - 01:00``.**
 
 A row is valid from just before its window ends, as only then it is complete (docs/reference/sql.md, When rows come):
 

@@ -1,7 +1,5 @@
 """The characteristics of streams, and rows expected and kept in a steady state (papers/pipes_costs.md section 1).
 
-Pure.
-
     distance    |--|           between the starts of two rows, on average
     validity    |------)       of a row, on average
     granule     |-|            starts and ends lie on multiples of it
@@ -202,7 +200,7 @@ class Measured(Protocol):
         """Return the tuples of a stream; None if their rate is not known."""
 
     def partners(self, stream: str, lookup: Hashable) -> float:
-        """Return how many rows a lookup (:class:`TableLookup`) makes of a tuple."""
+        """Return how many rows a lookup (:class:`cluster.operators.TableLookup`) makes of a tuple."""
 
     def passing(self, stream: str | None, condition: Expression) -> float:
         """Return the share of tuples that meet a condition; those of no stream are computed."""

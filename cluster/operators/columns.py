@@ -1,6 +1,6 @@
 """Columns of plans, and the expressions and aggregate calls that compute them; marks, and names not taken yet.
 
-Marks: columns that rows of running plans have besides those of queries, which never see them.
+**Marks: columns that rows of running plans have besides those of queries, which never see them.**
 
     rows of                           marks, besides the query group
     samples that queries share        VISIBLE_FROM
@@ -40,10 +40,10 @@ class Column(msgspec.Struct, frozen=True):
 Schema = tuple[Column, ...]
 
 STAMP = Column("fjord_stamp", FieldType.INTEGER, "us")
-"""The instant at which a tuple was sampled, as a column: a :class:`Source` has it where FIRST or LAST need it."""
+"""The instant at which a tuple was sampled, as a column: a source has it where FIRST or LAST need it."""
 
 PASSING = Column("passing_us", FieldType.INTEGER, "us")
-"""How long an event lasted: the column of a :class:`Source` with a detector, besides the fixed ones."""
+"""How long an event lasted: the column of a source with a detector, besides the fixed ones."""
 
 QUERY_GROUP = Column("fjord_member", FieldType.INTEGER)
 """The query group of a row, where queries are folded; no query sees it (cluster/physical/rules)."""
@@ -147,7 +147,7 @@ class Joining(msgspec.Struct, frozen=True):
 
 
 class AggregateCall(msgspec.Struct, frozen=True):
-    """One aggregate of an :class:`Aggregate` node.
+    """One aggregate of an :class:`cluster.operators.Aggregate`.
 
     Parameters
     ----------

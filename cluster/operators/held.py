@@ -20,7 +20,7 @@ from cluster.shared_nodes import remembered
 class Held(NotEstimated, OneInput, frozen=True, tag="Held"):
     """The rows of a table of relations as a stream: each is valid as long as the versions that have it hold.
 
-    A version holds, at the instants of the streams of `input`, from where tuples are looked up in it (:class:`Lookup`).
+    A version holds, at the instants of the streams of `input`, from where tuples are looked up in it.
 
     Parameters
     ----------

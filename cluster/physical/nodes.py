@@ -6,7 +6,7 @@
 Values: a plan is written and read by msgspec, and two are compared node by node (:mod:`cluster.physical.difference`).
 Estimates and measurements of a node are kept outside the plan, by the node's id.
 
-Which answers tasks may write into files of the results table themselves, and which the driver writes.
+**Which answers tasks may write into files of the results table themselves, and which the driver writes.**
 
     without state    task    [ stamps 0 to 5 ][ stamps 5 to 9 ]     in order as they come: only numbers are missing
     with state       bucket  [ some keys of each window        ]    the driver puts each query's in order of their
@@ -17,7 +17,7 @@ Buckets with many answers hand them to the driver in files, which it reads.
 The plan says which may; whether a task does depends on how many answers it has
 (docs/decisions/0023-tasks-write-many-answers.md).
 
-Where streams begin, for queries that were there before them: their rows of relations flow from there.
+**Where streams begin, for queries that were there before them: their rows of relations flow from there.**
 
     commit      1       2       3           watermark behind it, by commit: none, 2, 6
     stamps      5       4       9           begins at 4: then no earlier tuple can come any more

@@ -1,6 +1,6 @@
 """A physical plan for people: as text, one line for each node, and as a graph of Mermaid or Graphviz.
 
-A physical plan as text: shows what runs where; tests compare it as a whole.
+**A physical plan as text: shows what runs where; tests compare it as a whole.**
 
     epoch 9: 3 queries in 2 fragments
 

@@ -1,6 +1,6 @@
 """The plans that answer a query, reached by rules from the one that is planned without costs. Pure.
 
-Ways to write a part of a plan differently, which pay off for some data and not for others.
+**Ways to write a part of a plan differently, which pay off for some data and not for others.**
 
 Each yields parts that are snapshot-equivalent to the one it is given, with the same columns in the same order, and in
 words what is different. Equivalences that always pay off are the rules of :mod:`cluster.plan.rewrite`.

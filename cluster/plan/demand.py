@@ -1,6 +1,6 @@
 """A query's demands on sensors, derived from its plan; COMPLETENESS() and the samples that are counted for it.
 
-COMPLETENESS(): the samples that are counted for a query, and where a query can use it.
+**COMPLETENESS(): the samples that are counted for a query, and where a query can use it.**
 
 The share of samples seen is known where the samples that are due are known: for the sensors that a query
 reads, at its sample period. So it is an aggregate of windows directly over one stream, grouped by fixed properties of

@@ -1,11 +1,11 @@
 """Extents of plans: kept eagerly or lazily, and by count, of which queries share some.
 
-Extents that are kept eagerly or lazily: two plans of a query with the same answers.
+**Extents that are kept eagerly or lazily: two plans of a query with the same answers.**
 
 eagerly   each sample is compared with its neighbour as it comes; shared by queries that coalesce the same columns
 lazily    whole samples are kept once for all queries over the same window, and coalesced whenever it changes
 
-Extents over windows by count: which ones queries share, and what is left without all in which these differ.
+**Extents over windows by count: which ones queries share, and what is left without all in which these differ.**
 
     columns of q1            columns of q2, sensor = 'a'        what remains of each query
     coalesce lane by sensor                                     one extent

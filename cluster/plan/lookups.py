@@ -1,6 +1,6 @@
 """Joins of streams with relations as lookups, as close to their stream as possible, and in which order.
 
-The order of a stream's lookups: the one that leaves the fewest pairs comes first.
+**The order of a stream's lookups: the one that leaves the fewest pairs comes first.**
 
 Lookups of the same tuple do not depend on each other, unless one reads columns that another adds; so any order in
 which each follows those whose columns it reads has the same answers. Lookups that only filter tuples come first. Then

@@ -1,8 +1,6 @@
 """Windowed aggregates of one stream, analysed: what may share panes, families of them, and what sensors may compute.
 
-Pure.
-
-Families of panes: which windowed aggregates of one stream by the same keys share panes, and which do not. Pure.
+**Families of panes: which windowed aggregates of one stream by the same keys share panes, and which do not.**
 
     common family    1 min every 10 s, 5 min every 10 s, 61 s every 7 s      panes of 1 s for all of them
 

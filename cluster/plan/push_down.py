@@ -1,6 +1,6 @@
 """Push-down to sensors: the bands of values, widened if need be, properties and aggregates that they can evaluate.
 
-Widening bands that are more, or longer, than a demand may carry.
+**Widening bands that are more, or longer, than a demand may carry.**
 
 A demand may always cover more than a query needs, because the cluster discards the rest. So the closest
 intervals are united, and texts that are too long are cut, downwards or upwards.

@@ -1,6 +1,6 @@
 """Rewriting plans by equivalences that need no knowledge of the data (papers/pipes_algebra.md section 4).
 
-From when on rows of relations can be without a partner: once all windows that they are held against are full.
+**From when on rows of relations can be without a partner: once all windows that they are held against are full.**
 
     keep if none in 10 minutes of b           waits for both, 10 minutes
     `- keep if none in 5 minutes of a
@@ -9,7 +9,7 @@ From when on rows of relations can be without a partner: once all windows that t
 Before, a query has not seen what would be in these windows, and would report sensors as silent that are not. A row that
 is chosen because it has partners, and goes through no such operator, does not wait.
 
-ASOF and zipper joins with exactly the columns that the query reads: their values break ties between partners.
+**ASOF and zipper joins with exactly the columns that the query reads: their values break ties between partners.**
 
 Of right tuples with equal stamps, the partner in an ASOF join is the one with the greatest values; in a zipper join, on
 both sides, the first is the one with the least. Rules move and remove what is above a join, so what they leave of the

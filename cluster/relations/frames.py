@@ -1,6 +1,6 @@
 """Relations that Polars reads: CSV files, whose types come from all rows, Parquet files, and Delta tables.
 
-The types of a CSV file's columns: those that Polars infers from all of its rows, piece by piece.
+**The types of a CSV file's columns: those that Polars infers from all of its rows, piece by piece.**
 
 Polars looks at all rows together, which takes fifty bytes for each besides the file: twenty times the file, if rows are
 short. A piece ends where a row ends: behind a line that has, together with those before, both quotes of each text::

@@ -1,6 +1,6 @@
 """Functions of texts that are JSON documents, and the paths into these: series in, series out.
 
-Paths into JSON documents: ``$.reading.tags[0]``, as Flink, DuckDB and PostgreSQL read them alike.
+**Paths into JSON documents: ``$.reading.tags[0]``, as Flink, DuckDB and PostgreSQL read them alike.**
 
 A path names one place. What may name several (``*``, ``..``, filters) is refused when a query is added.
 

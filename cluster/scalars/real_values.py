@@ -1,12 +1,12 @@
 """The values of REAL, and numbers that are rounded once, though 64 bits do not hold the true one.
 
-The values of REAL: the finite numbers of 64 bits, with one zero.
+**The values of REAL: the finite numbers of 64 bits, with one zero.**
 
 Infinities and NaN become NULL, and minus zero becomes zero, wherever they enter or arise: in a scan of a stream's table
 or of a relation, in an operation of an expression, in the final value of an aggregate. So no tuple ever holds them, and
 keys, joins, DISTINCT, conditions and aggregates need no check.
 
-Numbers that are rounded once: quotients, products and what texts say, though 64 bits do not hold the true ones.
+**Numbers that are rounded once: quotients, products and what texts say, though 64 bits do not hold the true ones.**
 
 Reals of 64 bits are enough wherever the result is far from the middle between two candidates; of the others, which are
 few, the true result is computed as a fraction. A real counts as the number that its bits are.

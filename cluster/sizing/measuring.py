@@ -1,10 +1,10 @@
 """Runs one load on parts of its own, and measures what they use, what delays answers, and which stage limits them.
 
-Which stage limits a deployment: the first one behind which work piles up.
+**Which stage limits a deployment: the first one behind which work piles up.**
 
 motes -> broker -> proxy -> its spool -> ingest -> stream table -> Spark -> results table -> publisher
 
-Delays of answers, and what they consist of: waiting for motes, and the work of the parts.
+**Delays of answers, and what they consist of: waiting for motes, and the work of the parts.**
 
     sampled             complete                     answered
        |---- for motes -----|---- from proxy to row ----|

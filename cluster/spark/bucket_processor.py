@@ -1,7 +1,5 @@
 """A bucket in Spark's transformWithState: the stateful operators of all queries, fed with envelopes.
 
-What a bucket runs in Spark: the stateful operators of all queries, fed with envelopes.
-
 A bucket runs the same everywhere (:mod:`cluster.fjord.bucket_host`); here its rows come in envelopes, and its state is
 in Spark's state store.
 """

@@ -1,6 +1,6 @@
 """Spark's own log of micro-batches: synced, corrected where it was moved, repaired where Spark cannot continue.
 
-Syncs Spark's log of micro-batches and their state, so that they survive a power cut: Spark itself syncs nothing.
+**Syncs Spark's log of micro-batches and their state, so that they survive a power cut: Spark itself syncs nothing.**
 
     offsets/7 ── tasks, state/.../8 ── sync ── results of 7 ── commits/7 ── offsets/8 ── ...
 
@@ -8,7 +8,7 @@ If the results of a micro-batch were on disk and its offset were not, another of
 and what that reads would count as stored. If an offset or a commit were on disk and the state before it were not, Spark
 could not go on.
 
-Corrects a checkpoint that was moved, or copied to another place: Spark stores full paths of its schemas.
+**Corrects a checkpoint that was moved, or copied to another place: Spark stores full paths of its schemas.**
 
 Stored in ``state/0/_metadata/v2/0``: ``"stateSchemaFilePaths": ["file:/old/state/0/_stateSchema/default/0_da92"]``. The
 schema itself has moved with everything else.
@@ -52,7 +52,7 @@ def discard_truncated(checkpoint: Path, stored: Callable[[int], bool]) -> None:
     """Remove what a power cut may have left half written of the last micro-batch, which is then run again.
 
     Nothing came of it: what a micro-batch has written is synced before its results are stored, and before the next one
-    is logged (:mod:`cluster.spark.checkpoint`).
+    is logged.
 
     Parameters
     ----------

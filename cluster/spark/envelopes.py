@@ -1,6 +1,6 @@
 """Data passed through Spark: envelopes for the buckets, answers that come as rows, and those that tasks write.
 
-Answers that come to the driver as rows, and answers that tasks write into files: which are which, and their order.
+**Answers that come to the driver as rows, and answers that tasks write into files: which are which, and their order.**
 
 Without state:
 

@@ -1,6 +1,6 @@
 """The engine in Spark: two Structured Streaming queries over the same plans, and the settings of Java they need.
 
-Which settings Java's threads go by, and which of Hadoop's are sent to tasks.
+**Which settings Java's threads go by, and which of Hadoop's are sent to tasks.**
 
 A thread of Spark that runs neither a task nor a session goes by Spark's defaults. The one that serves the state of a
 bucket is such a thread: whatever the session says, it writes and formats Java for each of the state's variables in each

@@ -1,6 +1,6 @@
 """The Java that Spark runs in: started early, by the command that Spark's launcher would run, remembered.
 
-The command with which Spark's launcher runs Java, remembered: the launcher is another Java, and two shells.
+**The command with which Spark's launcher runs Java, remembered: the launcher is another Java, and two shells.**
 
     first starts    spark-submit -> launcher -> Java, whose command is noted
     later starts    Java

@@ -1,9 +1,9 @@
 """Positions of Fjord's source in Spark: a plan epoch and a table version per stream, and from where to read.
 
- Spark writes offsets to its log before it runs a micro-batch, and uses the same ones again after a crash. All
+Spark writes offsets to its log before it runs a micro-batch, and uses the same ones again after a crash. All
 that a micro-batch depends on is in its two offsets, so a replay is identical.
 
-From which versions of stream tables the two Spark queries still have to read, replays included.
+**From which versions of stream tables the two Spark queries still have to read, replays included.**
 
 Spark logs the end of a micro-batch before it runs it, and a commit afterwards. So the end of the newest committed
 micro-batch is where the next one begins, and begins again after a crash::

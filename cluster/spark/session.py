@@ -1,18 +1,18 @@
 """The Spark session that the engine runs in: its home, how Java writes files, and which processes may call this one.
 
-A home for Spark in which its Python workers find PySpark compiled.
+**A home for Spark in which its Python workers find PySpark compiled.**
 
 Spark puts an archive of PySpark's sources, `python/lib/pyspark.zip`, first on the path of each Python process that it
 starts. Python caches no compiled code for an archive: each of these processes, at least seven, would compile
 PySpark, which takes half a second. In a home without the archive they import the installed package.
 
-How Java writes files on a local disk: with no other process for each.
+**How Java writes files on a local disk: with no other process for each.**
 
 To set permissions, Hadoop starts a `chmod` for every file and folder that it makes, four times in a micro-batch, unless
 it finds its own native library, which PySpark does not bring. Java can set them itself. A class that does is compiled
 here by the compiler that Spark has for its own code, and takes the place of Hadoop's class for local files.
 
-Java's calls into this process, which are let in from processes of the same user only.
+**Java's calls into this process, which are let in from processes of the same user only.**
 
 Spark's Java calls functions of Python, such as those of a sink, over a socket of the loopback device. Its library asks
 for no token there: Java's side of it has none to show after Spark has named it the port. Any user of this machine
@@ -248,7 +248,7 @@ def refuse_other_users(gateway: Any) -> None:
 
 ROCKS_DB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 CHECKPOINT_FILES = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
-"""The default one knows no class of ours for files on a local disk (:mod:`cluster.spark.session`)."""
+"""The default one knows no class of ours for files on a local disk."""
 KEPT_MEMORY = "dirty_decay_ms:5000"
 """How long the memory manager of Polars keeps what operators have freed. The next micro-batch mostly comes within that
 time; to ask the kernel for the same memory again, page by page, took a third of a worker's time."""

@@ -1,6 +1,6 @@
 """Fjord's source in Spark: reads stream tables version by version, and runs the operators next to the scans.
 
-Syncs what an offset names before Spark logs the offset.
+**Syncs what an offset names before Spark logs the offset.**
 
 Each version is synced when it is committed, but it is visible a moment before. If an offset named it then, the offset
 could be on disk after a power cut and the version not: another version would get its number, and would count as read.

@@ -1,10 +1,10 @@
 """Watches what fragments take of a worker of Spark, ends it if one takes too much, and leaves a note of that.
 
-Overruns of Spark's workers as files, which the next worker and the cluster read.
+**Overruns of Spark's workers as files, which the next worker and the cluster read.**
 
-overruns/<number>.json                   an overrun
-at-work/<process>                        what a worker computes; it is locked for as long as the worker lives
-worked/<number>.json                     what a fragment has taken of a part of a micro-batch, if that was much
+overruns/<number>.json                   an overrun at-work/<process>                        what a worker computes; it
+is locked for as long as the worker lives worked/<number>.json                     what a fragment has taken of a part
+of a micro-batch, if that was much
 
 A worker computes in threads of libraries, which nothing can interrupt but the end of the process. Spark then runs the
 task again, in another worker; that one finds the note, and leaves the fragment out (:mod:`cluster.fjord.overruns`).

@@ -1,6 +1,6 @@
 """Keeps the log of a Delta table short: old commits go into a folder beside it, for as long as replaced data stay.
 
-How long replaced data stay: commits that left the log, and files that compaction has merged into others.
+**How long replaced data stay: commits that left the log, and files that compaction has merged into others.**
 
 Decisions without I/O. Replaced data stay for at least a day, for replays and restarts, and as long as any reader needs
 them, however long a broker or Spark has been away::

@@ -1,13 +1,13 @@
 """Reading the results table: the rows of one commit, as its publisher does, or of one query, in order.
 
-Reading stored rows of one query, in order, and no more of the others than lies among them.
+**Reading stored rows of one query, in order, and no more of the others than lies among them.**
 
     files     | a a b |  | b c c |  | a c c |       rows of a from number 2 on: the first file and the last
 
 Which numbers come first is found without reading rows. These are then read in batches of some megabytes, as one row of
 another query may have as many.
 
-Reading the results table commit by commit, as its publisher does: the rows that a version added, and only those.
+**Reading the results table commit by commit, as its publisher does: the rows that a version added, and only those.**
 
 A process that reads needs neither Delta nor Polars: commits name their files, and Arrow reads these. What it does not
 need of a commit it passes over, group by group of a file, and reads at most the names of queries there.

@@ -1,6 +1,6 @@
 """Repairing a table whose log was damaged by a power cut, or by a process that ended while it made the table.
 
-Removing entries from a table's log that a power cut left incomplete, before the table is opened.
+**Removing entries from a table's log that a power cut left incomplete, before the table is opened.**
 
 Nothing relied on these entries: a commit is synced before anything relies on it, and before the next one is made; a
 checkpoint is synced before the commits that it replaces are moved away.

@@ -1,6 +1,6 @@
 """Keeping the results table within its budget, and its open rows, whose end is yet to come.
 
-The open rows of the results table: those whose end is yet to come, so that it can name them by their numbers.
+**The open rows of the results table: those whose end is yet to come, so that it can name them by their numbers.**
 
 An end comes with the query, the start and the text of its row. Rows in which these are equal can stand in for each
 other; the newest one is closed, because the oldest may be that of an earlier query of the same name.

@@ -1,6 +1,6 @@
 """The files of a stream table by time, and its budget: rows over it are removed once all readers have read them.
 
-The files of a stream table at one of its versions, by time, and estimates of rows between two instants.
+**The files of a stream table at one of its versions, by time, and estimates of rows between two instants.**
 
 A version of a Delta table is the same set of rows for ever, though compaction may have moved them to other files. The
 log has, for every file, the number of its rows and their first and last stamp, so that only matching files are opened.

@@ -4,7 +4,7 @@ A name of ASCII that begins with a letter or digit is the folder's, as in earlie
 base 32 behind ``@``, which no name has: file systems and libraries disagree about letters beyond ASCII, and Hadoop
 takes folders that begin with ``_`` for hidden ones. 128 bytes of UTF-8, the longest name, make 206 letters.
 
-The batches of proxies that a dropped stream had stored.
+**The batches of proxies that a dropped stream had stored.**
 
 Proxies have deleted those batches and go on numbering. If the stream is created again, perhaps with other columns, its
 table begins with these numbers; otherwise it would wait for batches that no proxy has any more.

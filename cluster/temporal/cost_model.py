@@ -2,7 +2,7 @@
 
 papers/coalescing.md section 3. Costs are of a window by count, in any unit of time.
 
-Which coalescing queries are eager: a 0-1 programme, solved again when costs drift. Pure.
+**Which coalescing queries are eager: a 0-1 programme, solved again when costs drift.**
 
 papers/coalescing.md section 3.6.
 

@@ -1,6 +1,6 @@
 """Which samples are dropped with the least loss: the scores of CALS (papers/cals.md section 2) and a heap. Pure.
 
-How much a result loses if a sample is dropped: the two greedy scores of CALS, and how they are combined. Pure.
+**How much a result loses if a sample is dropped: the two greedy scores of CALS, and how they are combined.**
 
 papers/cals.md sections 2.1 and 2.2, reconstructed there. A *fragment* is a run of what is kept: neighbours of a group
 that have equal values and meet in time.
@@ -9,7 +9,7 @@ kept        a |----)----)----)    gap    b |----)
 delta            0   1    0                  0       an interior sample would leave two pieces of one row
 rho             1/3 1/3  1/3                 1       the share of its fragment that a sample holds
 
-CALS in logarithmic time, by a heap of fragments (papers/cals.md section 2.5). Pure.
+**CALS in logarithmic time, by a heap of fragments (papers/cals.md section 2.5).**
 
 Under the scores that spare interiors, the sample to drop is the shorter end of a fragment, or a fragment of its own;
 and so no row is ever split. Each fragment offers its better end; an offer is made anew when the fragment changes, and

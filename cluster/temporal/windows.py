@@ -3,7 +3,7 @@
 time window of 10:  samples with a stamp in [newest - 10, newest]; both ends belong to it
 count window of 4:  the 4 samples with the largest stamps
 
-Which samples of a batch come too late for a window by count: as many newer ones came before as it holds. Pure.
+**Which samples of a batch come too late for a window by count: as many newer ones came before as it holds.**
 
 One by one this takes a sorted window. For a batch, three steps decide, and most batches need only the first:
 

@@ -1,6 +1,6 @@
 """The clocks of a mote: application time, its own that drifts, and when it wakes next.
 
-The sample clock: application time as a function of radio time.
+**The sample clock: application time as a function of radio time.**
 
 A mote has two clocks. The *radio clock* is real time: listen windows, wake-ups and packets run on it. The *sample
 clock* stamps samples; in a replay it runs faster, and it may be held until all motes are ready. At speed 1 it is the

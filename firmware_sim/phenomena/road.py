@@ -1,6 +1,6 @@
 """A road of several lanes with stations of two sensors each: vehicles follow each other, sensors see them.
 
-One lane of vehicles that follow each other: the intelligent driver model (Treiber, Hennecke, Helbing 2000).
+**One lane of vehicles that follow each other: the intelligent driver model (Treiber, Hennecke, Helbing 2000).**
 
 Each driver accelerates towards a preferred speed and brakes for the vehicle ahead. Where more vehicles come than a
 slow stretch can carry, a jam forms by itself and travels upstream.

@@ -1,7 +1,5 @@
 """Batteries by name: their charge over time, their self-discharge, and the part that a mote can use.
 
-Batteries: their charge, their self-discharge, and the part that a mote can use.
-
 Capacity is charge, as in data sheets: the energy a mote gets from it is that charge at the mote's supply voltage.
 """
 

@@ -1,6 +1,6 @@
 """Demands of all queries on a stream -> each sensor's sampling program: the cheapest in joules that answers them.
 
-The need of packets from motes that have nothing to report, so that answers do not wait long for them.
+**The need of packets from motes that have nothing to report, so that answers do not wait long for them.**
 
 A stream is complete up to an instant when each of its motes has promised to send nothing earlier, and a mote promises
 with its packets. One whose samples are in no band sends none until it polls, seconds later, and all answers wait for

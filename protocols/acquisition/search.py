@@ -4,7 +4,7 @@ A program's reports divide the needs among them; each report is one of a few kin
 divisions are tried; with many, groups are merged and split as long as that saves joules, and then all divisions of a
 few of them are tried while the others stay together.
 
-The searches for programs of a stream's sensors, kept from one change of demand to the next.
+**The searches for programs of a stream's sensors, kept from one change of demand to the next.**
 
 A search remembers what it has found and priced, so that one more demand costs what is new about it. What it remembers
 holds for the values observed when it began.

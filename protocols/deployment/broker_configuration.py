@@ -1,6 +1,6 @@
 """The configuration of Mosquitto for a deployment: TLS, certificates, and access to topics. Pure.
 
-Which user of the broker reads and writes which topics. Pure.
+**Which user of the broker reads and writes which topics.**
 
 A user writes only what it is the source of, and reads only what it needs. Mosquitto grants every subscription, and
 delivers of it what the user may read.

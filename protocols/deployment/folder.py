@@ -1,6 +1,6 @@
 """The folder of a deployment: made, added to, renewed, revoked; with passwords of devices without a certificate.
 
-Passwords of devices that cannot show a certificate, as Mosquitto's ``password_file`` has them.
+**Passwords of devices that cannot show a certificate, as Mosquitto's ``password_file`` has them.**
 
 A line has a name and a PBKDF2 hash of SHA-512 with a salt of its own, in the format that ``mosquitto_passwd`` writes
 (https://mosquitto.org/man/mosquitto_passwd-1.html): ``name:$7$iterations$salt$hash``.

@@ -1,6 +1,6 @@
 """Frames of MQTT: elements, properties, and a broker's bytes divided (sections 1.5, 2, 3.3 of MQTT 5). Pure.
 
-Dividing the bytes of a broker into frames (sections 2.1 and 3.3 of MQTT 5, 2.2 and 3.3 of MQTT 3.1.1). Pure.
+**Dividing the bytes of a broker into frames (sections 2.1 and 3.3 of MQTT 5, 2.2 and 3.3 of MQTT 3.1.1).**
 
 A frame is a byte with its kind, one to four bytes of length, lowest seven bits first, and its body. Most frames are
 messages, so these are decoded here, many at a time. With MQTT 5 a message has properties, mostly none, before its

@@ -1,6 +1,6 @@
 """Messages that were received and wait for their handler, and whether the socket is read meanwhile. Pure.
 
-Whether a socket is read. Pure.
+**Whether a socket is read.**
 
 waiting messages    ....:::::||||||||||::::      | more bytes than may wait
 answers awaited                  ^--^            a handler publishes: the answer comes on the same socket

@@ -1,18 +1,18 @@
 """A broker that is silent or away: pings, when to try again, and with which version of MQTT.
 
-When a broker gets a ping, and when it has hung.
+**When a broker gets a ping, and when it has hung.**
 
 Looks are counted, not seconds, and the socket is read between them: a process that was stopped or busy for long reads
 what the broker has sent meanwhile before it can consider it hung.
 
-Which version of MQTT is offered first: the best one, unless the broker took a lesser one shortly before.
+**Which version of MQTT is offered first: the best one, unless the broker took a lesser one shortly before.**
 
 offered     5  3.1.1              3.1.1            5  3.1.1
 answered    -  yes                yes              yes
             | a connect that failed by chance, or an older broker
             | ------ not offered for ten minutes --|
 
-While a broker is away: how long to wait before each attempt, and which attempts are logged.
+**While a broker is away: how long to wait before each attempt, and which attempts are logged.**
 
 Logged are the first that fails, one with another reason, and one a minute.
 """

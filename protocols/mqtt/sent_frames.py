@@ -1,6 +1,6 @@
 """The frames that a client sends, and which of its messages the broker has acknowledged (section 3 of MQTT 5). Pure.
 
-Which messages of one connection the broker has acknowledged: a window that slides over them. Pure.
+**Which messages of one connection the broker has acknowledged: a window that slides over them.**
 
     sent           1 2 3 4 5 6 7 8 9          numbers on the wire: FIRST, FIRST + 1, ..., and again from FIRST
     acknowledged   - - - -     -              the first four, and one ahead of its turn

@@ -1,6 +1,6 @@
 """The components of a mote that draw power, and what a sample, a packet or a listen window costs of each.
 
-The cost of one sample, packet or listen window, by component, and the draw of a resting mote.
+**The cost of one sample, packet or listen window, by component, and the draw of a resting mote.**
 
 The closed-form estimate multiplies these by rates, the meter adds them up as things happen, the simulation in virtual
 time multiplies them by counts: one model, three ways to run it.

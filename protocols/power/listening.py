@@ -1,6 +1,6 @@
 """How often a mote listens and polls, and when records of several regular reports are due, and so its packets.
 
-How often a mote listens, and how often it has to poll for that.
+**How often a mote listens, and how often it has to poll for that.**
 
 The mote's rule (:mod:`firmware_sim.mote.mote`): a listen window follows the first packet that is sent at least `every`
 after the window before. If the mote knows when its next packet is due, it sends a polling packet unless that is soon

@@ -1,7 +1,5 @@
 """The bits that a mote sends for its records, and programs that it rejects because of its hardware.
 
-The number of bits that a mote sends for its records.
-
 A real mote packs its values compactly; the MessagePack frames of the simulator name every field and
 are several times longer, so energy is counted from here.
 """

@@ -1,6 +1,6 @@
 """Device profiles: the constants of each kind of mote, each with its source; found by name or by file.
 
-A device profile: the constants of one kind of mote, each with its source.
+**A device profile: the constants of one kind of mote, each with its source.**
 
 A profile is a TOML file of tables (``processor``, ``adc``, ``sensor``, ``radio``, ``clock``, ``board``) whose entries
 are ``name = { value = 6.0, source = "where it comes from" }``. The ones that come with Fjord are in ``presets/``.

@@ -1,6 +1,6 @@
 """What stands between a part and the world around it, and an event loop whose time stands still within a turn.
 
-An event loop whose time stands still within a turn, and whose turns are taken by something else.
+**An event loop whose time stands still within a turn, and whose turns are taken by something else.**
 
 It is asyncio's own. Its selector asks a :class:`Turns` how long to wait, and its clock shows what that shows. When it
 is recorded, turns follow the clock and the sockets; when it is replayed, the log. Timers of one instant run in the

@@ -1,6 +1,6 @@
 """The keys of a deployment: which there are, in which files they are kept, and how they are renewed.
 
- One file for each part, with no more than that part needs::
+One file for each part, with no more than that part needs::
 
     cluster.keys             the cluster's signing key, and with what each proxy's signatures are checked
     proxy-roadside.keys      the proxy's signing key, with what those of the cluster and of all proxies are checked,

@@ -1,8 +1,8 @@
 """Seals what a part publishes, and opens what it receives: by topic, with the part's keys, each frame once.
 
-Which sealed frames were seen before, and how those that are sent are counted.
+**Which sealed frames were seen before, and how those that are sent are counted.**
 
- A counter is the number of a connection, and below it that of a frame::
+A counter is the number of a connection, and below it that of a frame::
 
     connection 1764057600    1  2  3  4 ...... 4294967295      the last number is that of the will
     connection 1764057723    1  2 ...
@@ -11,7 +11,7 @@ Connections are numbered by the time of day in seconds, and by one more than the
 that is set back does no harm, nor does a data folder that is restored from a copy; only both together do. A receiver
 accepts of each topic what has a higher counter than all before. The broker sends what it retains again: the same frame.
 
-Sealed frames: the bytes of a frame between a mark and what proves from which part it is, and for which topic.
+**Sealed frames: the bytes of a frame between a mark and what proves from which part it is, and for which topic.**
 
     mote leg    0xC1 | frame | tag                        4 bytes: BLAKE2s with the mote's key, over topic and frame
     part leg    0xC1 | counter | frame | signature        8 and 64 bytes: Ed25519, over topic, counter and frame

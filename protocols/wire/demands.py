@@ -3,7 +3,7 @@
 All demands on a stream are one retained message: a state, not an event, so that either side may disconnect or restart
 and still converge on it.
 
-Many demands on a stream, as pieces of stable content: when a query comes or goes, one piece changes, and the head.
+**Many demands on a stream, as pieces of stable content: when a query comes or goes, one piece changes, and the head.**
 
     demands/traffic        head     epoch, and the digest of each piece that counts
     demands/traffic/0      piece    the demands of the queries whose names have this digest

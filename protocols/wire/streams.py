@@ -1,6 +1,6 @@
 """Stream schemas: the fields of a stream, their types and units, and how columns that proxies offer match them.
 
-Matching the columns that a proxy offers of a stream with those that the cluster has declared.
+**Matching the columns that a proxy offers of a stream with those that the cluster has declared.**
 
 Columns match by name without regard to case and order. Other offered columns are left out. A column that is missing, of
 another type, sampled instead of fixed (or the other way round), or in another unit does not match: nothing is converted

@@ -82,7 +82,7 @@ class _Grid:
 
 
 class PublishedAccount:
-    """The account of one driven device and one demand; it answers as :class:`proxy.counting.sample_account` does.
+    """The account of one driven device and one demand; it answers as :mod:`proxy.counting.sample_account` does.
 
     Parameters
     ----------

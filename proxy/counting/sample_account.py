@@ -1,10 +1,10 @@
 """The samples that a mote was due to take for one demand: which report covers them, how many are missing. Pure.
 
-Spans of time, and how many samples of a period fall into them. Pure.
+**Spans of time, and how many samples of a period fall into them.**
 
 A span is half open: from its first instant up to, not including, its second.
 
-Pure. It relies on the low watermark of the mote: with each packet in sequence, all samples up to that watermark have
+It relies on the low watermark of the mote: with each packet in sequence, all samples up to that watermark have
 been reported, or were filtered out by the mote. So a packet in sequence changes nothing, and only gaps are noted::
 
     packets         1      2      (3 lost)   4           (silence)                  the stream's watermark moves on

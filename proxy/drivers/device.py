@@ -1,17 +1,15 @@
 """Devices of any driver: what their messages say becomes tuples of a stream, and what does not is counted. Pure.
 
-Counters of devices, unwrapped: a counter that is full or begins anew goes on from where it was.
+**Counters of devices, unwrapped: a counter that is full or begins anew goes on from where it was.**
 
-Pure. What is added to a device's own numbers is kept across restarts of the proxy (:class:`DeviceState`).
+What is added to a device's own numbers is kept across restarts of the proxy (:class:`DeviceState`).
 
-The columns of a stream whose devices differ, or change: they may come and be absent, and nothing else.
+**The columns of a stream whose devices differ, or change: they may come and be absent, and nothing else.**
 
-Pure. A column that a stream has is never changed: a table may have it already, and queries compare its values. So a
+A column that a stream has is never changed: a table may have it already, and queries compare its values. So a
 device, or a file of drivers, with another type or unit for it has NULL there, and the difference is named.
 
-One device of any driver: what its messages say becomes tuples of its stream, and what does not is counted.
-
-Pure. In this order: copies by several gateways are left out, values are checked, counters unwrapped, numbers scaled,
+In this order: copies by several gateways are left out, values are checked, counters unwrapped, numbers scaled,
 columns that do not fit the stream are left NULL, and halves are merged.
 """
 

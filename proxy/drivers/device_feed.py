@@ -1,14 +1,14 @@
 """One driven device as a mote: its values become samples, packets and low watermarks. Pure.
 
-Messages that belong together: copies of one that several gateways pass on, and halves of a tuple.
+**Messages that belong together: copies of one that several gateways pass on, and halves of a tuple.**
 
-Pure. Both are recognised within a bounded time and a bounded memory only.
+Both are recognised within a bounded time and a bounded memory only.
 
-The residual filter of a device: bands and dead bands that it does not apply itself.
+**The residual filter of a device: bands and dead bands that it does not apply itself.**
 
-Pure. The rules are those of a mote: NULL lies in no band, and a sample is sent when a field left its dead band.
+The rules are those of a mote: NULL lies in no band, and a sample is sent when a field left its dead band.
 
-Pure. What a device publishes is a tuple of its own, stamped by the device or on arrival, whatever queries run. Only
+What a device publishes is a tuple of its own, stamped by the device or on arrival, whatever queries run. Only
 where all queries take changes alone, and the device is set to send nothing else, its values are put on the grid of its
 program, as a mote's are: a value becomes the sample of its slot, the multiple of the period at or before its instant,
 and only the first value of a slot counts. Between messages the feed makes empty packets, as motes send them, so that

@@ -2,9 +2,9 @@
 
 ``radio_us`` is a clock of the proxy that never goes back, ``received_us`` real time, both in microseconds.
 
-Versions of bridges: which of them a mapping of fields is for.
+**Versions of bridges: which of them a mapping of fields is for.**
 
-Pure. Versions are dotted numbers; what follows these (``2.1.0-dev``) does not count.
+Versions are dotted numbers; what follows these (``2.1.0-dev``) does not count.
 """
 
 from __future__ import annotations

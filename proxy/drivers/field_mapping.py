@@ -1,12 +1,10 @@
 """How values and instants of a stream's fields are read from a payload, checked and converted. Pure.
 
-Instants as devices write them: since 1970 in some unit, as ISO 8601, or as a time of day.
+**Instants as devices write them: since 1970 in some unit, as ISO 8601, or as a time of day.**
 
-Pure. A device's clock may be wrong: what is far from the time of receipt is not believed.
+A device's clock may be wrong: what is far from the time of receipt is not believed.
 
-How values of a stream's fields are read from a payload, checked and converted.
-
-Pure. A value that cannot be used costs its field only: it is NULL there, and counted by one of these reasons.
+A value that cannot be used costs its field only: it is NULL there, and counted by one of these reasons.
 """
 
 from __future__ import annotations

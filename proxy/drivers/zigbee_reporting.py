@@ -1,6 +1,6 @@
 """A sampling program as the attribute reporting of a Zigbee device, and a change of it in progress. Pure.
 
-How much of a sampling program a device carries out itself, and what is left to the proxy and to the cluster.
+**How much of a sampling program a device carries out itself, and what is left to the proxy and to the cluster.**
 
 Pure functions. A device carries out as much as it can, as that saves energy; its driver adds bands, dead bands and the
 rate, which cost the proxy almost nothing. Aggregates and events that a device cannot report are left to the cluster.
@@ -11,9 +11,9 @@ seconds of the Zigbee Cluster Library's Configure Reporting command, where a max
 of 0 the periodic ones. Clusters, attributes and scales are those of zigbee-herdsman-converters (``modernExtend.ts``,
 ``reporting.ts``).
 
-A change of a Zigbee device's reporting in progress: which requests are open, failed, or done.
+**A change of a Zigbee device's reporting in progress: which requests are open, failed, or done.**
 
-Pure. A device on batteries sleeps, and a request to it fails then; it is sent again once the device has sent a message.
+A device on batteries sleeps, and a request to it fails then; it is sent again once the device has sent a message.
 """
 
 from __future__ import annotations

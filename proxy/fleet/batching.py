@@ -1,6 +1,6 @@
 """The queue of accepted tuples of a stream, and the batches that are cut from it. Pure.
 
-The stamps of published tuples in batches: of each new one, its neighbours among those of its mote before. Pure.
+**The stamps of published tuples in batches: of each new one, its neighbours among those of its mote before.**
 
 A query takes the first tuple of each of its periods, and there may be queries with any period, now or over history. So
 each published tuple is stored with the nearest stamps around it, among the tuples of its mote that were stored before::

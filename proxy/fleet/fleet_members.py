@@ -1,8 +1,8 @@
 """The motes and streams of a proxy, those of its neighbours, and whether an announcement can be accepted. Pure.
 
-Other proxies at the same broker: which motes are theirs. A mote has one proxy, or its samples would count twice.
+**Other proxies at the same broker: which motes are theirs. A mote has one proxy, or its samples would count twice.**
 
-Pure. It relies on the retained messages of other proxies: their statuses, and the catalog entries of their motes.
+It relies on the retained messages of other proxies: their statuses, and the catalog entries of their motes.
 """
 
 from __future__ import annotations

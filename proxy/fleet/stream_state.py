@@ -1,12 +1,11 @@
 """One stream at its proxy: schema, demand, waiting tuples, low watermark and batch numbers. Pure.
 
-Whether all motes have come as far as the latest tuple that waits: then its batch gains nothing by waiting on.
+**Whether all motes have come as far as the latest tuple that waits: then its batch gains nothing by waiting on.**
 
-motes of one rate sample at the same instants    12:00:01   a  b  c  d     the latest waits since b; when d has come,
-                                                            |  |     |     nothing stamped 12:00:01 can follow
-Pure.
+    motes of one rate sample at the same instants    12:00:01   a  b  c  d     the latest waits since b; when d comes,
+                                                                |  |     |     nothing stamped 12:00:01 can follow
 
-Pure. The low watermark moves only where a batch is cut; both are sent together.
+The low watermark moves only where a batch is cut; both are sent together.
 """
 
 from __future__ import annotations

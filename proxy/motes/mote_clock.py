@@ -1,6 +1,6 @@
 """The clock of one mote as its packets show it: whether it can be right, and by how much it is off. Pure.
 
-Whether a mote's clock can be right: how far its instants may be from the proxy's time of their receipt. Pure.
+**Whether a mote's clock can be right: how far its instants may be from the proxy's time of their receipt.**
 
 A clock that is wrong by years must cost its own mote only. So its samples are rejected, and its low watermark is
 ignored, until a packet shows that the clock is right again::
@@ -11,9 +11,9 @@ ignored, until a packet shows that the clock is right again::
 
 The receipt at the proxy counts: a batch may wait in the spool for any time afterwards.
 
-By how much a mote's sample clock is behind real time, estimated from its packets.
+**By how much a mote's sample clock is behind real time, estimated from its packets.**
 
-Pure. A packet carries the mote's clock as of its sending. When it is received, real time is ahead of that by the
+A packet carries the mote's clock as of its sending. When it is received, real time is ahead of that by the
 clock's offset and by the packet's delay. Delays only add, so the least difference in a while is nearest to the offset::
 
     receipt - clock   |    x        x

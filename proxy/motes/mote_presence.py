@@ -1,8 +1,8 @@
 """The presence of a mote: when it counts as silent, and how far the time of its stream has come without it. Pure.
 
-How far the time of a stream has come that no mote samples: what a proxy promises in place of silent motes.
+**How far the time of a stream has come that no mote samples: what a proxy promises in place of silent motes.**
 
-Pure. While a mote samples, its promises carry the stream's low watermark. A silent mote makes none, and the proxy
+While a mote samples, its promises carry the stream's low watermark. A silent mote makes none, and the proxy
 promises in its place: nothing that the mote sends from now on is older than what its program lets it keep back::
 
     clock of the mote     12:00:00 last packet ........ silent .............................. 12:01:00

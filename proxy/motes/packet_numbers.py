@@ -1,12 +1,12 @@
 """The packets of a mote by number: which are new, replayed or missing, put in order within a bound. Pure.
 
-The numbers of a mote's packets: which are new, which are replayed, how many are missing.
+**The numbers of a mote's packets: which are new, which are replayed, how many are missing.**
 
-Pure. A packet is numbered by the mote's boot counter and its sequence within the boot.
+A packet is numbered by the mote's boot counter and its sequence within the boot.
 
-Packets that overtook each other are put in order again, within a bound; then missing ones are given up.
+**Packets that overtook each other are put in order again, within a bound; then missing ones are given up.**
 
-Pure. A packet after a gap waits until the gap is filled, or has lasted for too long::
+A packet after a gap waits until the gap is filled, or has lasted for too long::
 
     arrives     1    2    4    5         3                 7                6
     accepted    1    2                   3 4 5             .  waits  .  7   replayed

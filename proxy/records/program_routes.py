@@ -1,11 +1,11 @@
 """Which queries the records of a program answer, its panes and events included. Pure.
 
-The latest sampling programs of a proxy, by number.
+**The latest sampling programs of a proxy, by number.**
 
 Samples carry no field names, only the number of the program under which they were taken. A mote may deliver samples of
 an older program long after a newer one was sent, so the last programs are kept, also over a restart.
 
-Panes that are open when needs change: their samples and their aggregates stay together. Pure.
+**Panes that are open when needs change: their samples and their aggregates stay together.**
 
 A sample that a proxy has passed on says which aggregates contain it. When needs change in the middle of a pane, the
 aggregate of that pane, which comes later, must still go where its first samples say; and one that contains samples

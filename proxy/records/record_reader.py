@@ -1,6 +1,6 @@
 """Records of one mote become tuples, under the push-down fingerprints of the queries that need them. Pure.
 
-Fills in the samples that a mote did not send because they had not changed. Pure.
+**Fills in the samples that a mote did not send because they had not changed.**
 
 A mote that sends only changes gives its low watermark with every packet: all samples before it that were not sent were
 within the dead band of the last one sent. Where a packet is missing the last one sent is not known: the samples from

@@ -1,8 +1,8 @@
 """Tuples between packet and batch: those of one packet stay together until the batch is written. Pure.
 
-The low watermark of a stream at a proxy: before which instant no further tuple will be forwarded.
+**The low watermark of a stream at a proxy: before which instant no further tuple will be forwarded.**
 
-Pure. It is the minimum of the low watermarks of all motes that may still deliver, and never goes back.
+It is the minimum of the low watermarks of all motes that may still deliver, and never goes back.
 """
 
 from __future__ import annotations

@@ -1,16 +1,14 @@
 """What outputs of a driver lead to: frames and messages in their order, and the controls that it gets for them.
 
-Pure.
+**Which message to a device is published next, and which are given up.**
 
-Which message to a device is published next, and which are given up.
-
-Pure. Drivers send again what was not confirmed, so a message that comes too late, or one too many, is given up::
+Drivers send again what was not confirmed, so a message that comes too late, or one too many, is given up::
 
     added     1   2 until 5 s   3 ... 1,024   1,025
     4 s       1                                        1,025 finds no room
     6 s           given up      3
 
-Pure. A driver answers controls with outputs of their own; these wait until the frames before them were delivered::
+A driver answers controls with outputs of their own; these wait until the frames before them were delivered::
 
     message  ->  output: frames 1 2       1 -> control -> output: frame 3       2       3 -> control ...
 

@@ -1,6 +1,6 @@
 """The proxy's side of its link to the broker: interfaces, clocks, and two connections that are used as one.
 
-Two connections that a proxy uses as one link: its own, and one of a session in which the broker keeps messages.
+**Two connections that a proxy uses as one link: its own, and one of a session in which the broker keeps messages.**
 
 The session is that of devices: what they publish while the proxy is away waits at the broker. The proxy's own
 connection begins anew each time, as its frames have owners that send them again.

@@ -1,8 +1,6 @@
 """What the broker lacks of a proxy's catalog, reports and state, when it is due, and in which order it is published.
 
-Pure.
-
-Pure. The broker retains an offer for each stream, an entry for each mote, and a report for each stream with demands
+The broker retains an offer for each stream, an entry for each mote, and a report for each stream with demands
 that are rejected; the proxy's clock, the report of its spool and requests for pieces of demands are not retained::
 
     round     offers | clock, waits, spool | reports | requests | removed entries | entries

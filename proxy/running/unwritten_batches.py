@@ -1,10 +1,8 @@
 """When waiting tuples are cut into batches, and what a flush writes: what could not be written before comes first.
 
-Pure.
+**What a flush writes to the spool: what could not be written before, else what the fleet cuts now.**
 
-What a flush writes to the spool: what could not be written before, else what the fleet cuts now.
-
-Pure. Batches are numbered when they are cut, so those of a failed write must be written before any other::
+Batches are numbered when they are cut, so those of a failed write must be written before any other::
 
     cut 1 2 --> failed    1 2 --> 1 written    2 --> written    cut 3 --> ...      a full spool: nothing is cut
 """

@@ -1,7 +1,5 @@
 """SQLite files with a schema version, and room on the disk for them, of which deleting needs some, too.
 
-Room on the disk for a database, of which deleting needs some, too.
-
 SQLite writes what a transaction changes to its log (``-wal``), and copies that into the database at a checkpoint. On a
 full disk, then, nothing can be deleted either, and what was deleted leaves free pages, not a smaller file. So a file
 beside the database holds room in reserve, which only deletions and checkpoints may use::

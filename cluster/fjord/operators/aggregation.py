@@ -1,6 +1,6 @@
 """The second half of an aggregate: partial rows are merged over every span without changes.
 
-Which rows cover which spans: rows that last are many spans long, so pairs of both are made block by block.
+**Which rows cover which spans: rows that last are many spans long, so pairs of both are made block by block.**
 
 row    |-----------)            spans of its key    |--|----|----|---|
 covers     2   3                number              1  2    3    4   5

@@ -1,18 +1,16 @@
 """Count windows, plain, partitioned and shared (papers/pipes_algebra.md sections 3, 5.11 and 5.14, corrected form).
 
-Base of windows whose tuples stay until later ones push them out, however long that takes.
+**Base of windows whose tuples stay until later ones push them out, however long that takes.**
 
     b    |--)--)--)--)--)              each b pushes out the one before
     a    |-----------)-----------)     no later a: it is cut at the watermark once it lags, and goes on from there
 
 When a tuple enters, and which later one pushes it out, is for the kinds of windows by count to decide.
 
-Count windows, plain and partitioned (papers/pipes_algebra.md sections 3, 5.11 and 5.14, corrected form).
-
 With N rows and a slide of A, tuple number i of its partition enters with tuple number ceil(i / A) * A and leaves with
 tuple number ceil((i + N) / A) * A: its interval runs from the stamp of the one to the stamp of the other.
 
-Windows by count for queries that began at different times: samples are kept once for all that see them.
+**Windows by count for queries that began at different times: samples are kept once for all that see them.**
 
 ROWS 2; q1 sees all samples; q2 began when a, which is stamped later than b, had come, and b had not
 

@@ -1,6 +1,6 @@
 """Filters: of one query, of all query groups at once by an index of predicates, and of samples that are aggregated.
 
-A predicate index: finds the predicates, of thousands, that hold for the rows of a batch.
+**A predicate index: finds the predicates, of thousands, that hold for the rows of a batch.**
 
 Each predicate is entered in a segment tree under one of its columns, with the intervals of values for which it may
 hold. The values of a batch descend the tree together, so a lookup costs the depth of the tree and the number of

@@ -1,6 +1,6 @@
 """Joins: pairs that are valid together, and tuples with or without a partner (papers/pipes_algebra.md section 5.5).
 
-Join: pairs of tuples that are valid together (papers/pipes_algebra.md sections 3 and 5.5).
+**Join: pairs of tuples that are valid together (papers/pipes_algebra.md sections 3 and 5.5).**
 
     left    |------)
     right       |--------)
@@ -9,7 +9,7 @@ Join: pairs of tuples that are valid together (papers/pipes_algebra.md sections 
 A symmetric hash join: each input is kept until the other has passed its rows' ends. Every pair is found once, when the
 later of the two rows comes.
 
-Semi-join and anti-join: left tuples at the instants at which some, or no, right tuple matches.
+**Semi-join and anti-join: left tuples at the instants at which some, or no, right tuple matches.**
 
 papers/pipes_algebra.md section 3, with native existence: a left tuple keeps its multiplicity however many match.
 

@@ -1,6 +1,6 @@
 """Bases of operators: answers that are held back, rows that are needed in start order, and pairs of two inputs.
 
-Base of operators that need their rows in start order from batch to batch, which queues do not guarantee.
+**Base of operators that need their rows in start order from batch to batch, which queues do not guarantee.**
 
 input     rows 10 14            watermark 12      Rows that start before the watermark are complete, and go on in order;
           rows 12 13            watermark 15      the rest waits for the watermark.

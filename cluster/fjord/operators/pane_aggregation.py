@@ -1,6 +1,6 @@
 """Panes: tuples of a period with one stamp, and windowed aggregates that are merged from the same partial rows.
 
-Panes as a grid: the partial rows of one query group as matrices, from which windows are cut as slabs.
+**Panes as a grid: the partial rows of one query group as matrices, from which windows are cut as slabs.**
 
              key 1   key 2   key 3
     pane 1     x       x       x     |              a window that slides is one slab after another; a partial row
@@ -10,7 +10,8 @@ Panes as a grid: the partial rows of one query group as matrices, from which win
 
 That pays where windows hold many rows of many keys: a slab has a fixed cost, and is then a few instructions a row.
 
-The second half of windowed aggregates that share panes: each window's answers are merged from the same partial rows.
+**The second half of windowed aggregates that share panes: each window's answers are merged from the same partial
+rows.**
 
     panes                |--1--|--2--|--3--|--4--|--5--|--6--|         one partial row per key, condition and pane
     RANGE 4 SLIDE 2      [     1..4            ]

@@ -1,6 +1,6 @@
 """The first half of an aggregate: one partial row per key and interval; and where rows made of several begin.
 
-Where rows made of several begin: where one of these begins or ends, and not only is cut.
+**Where rows made of several begin: where one of these begins or ends, and not only is cut.**
 
     a          |-------)-------)-------)        cut twice, and goes on
     b              |-----------)                ends where a is cut

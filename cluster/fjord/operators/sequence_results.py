@@ -1,10 +1,9 @@
 """Tuples in the order of their keys and stamps, as arrays, and the results of functions over them.
 
-place      0  1  2  3  4        a key is a run of places; the frame of a tuple is a range of places within it
-key        a  a  a  b  b
-stamp      3  3  7  1  9        frame of place 2, 4 us back: [0, 3)
+place      0  1  2  3  4        a key is a run of places; the frame of a tuple is a range of places within it key
+a  a  a  b  b stamp      3  3  7  1  9        frame of place 2, 4 us back: [0, 3)
 
-The results of functions over tuples in order: arrays of frames in, columns out (:class:`Sequence` uses them).
+**The results of functions over tuples in order: arrays of frames in, columns out.**
 
 What a frame of all tuples so far needs is kept as a running result in the tuples themselves: that of the first one
 that is still there stands for all before it. Sums of reals are added one value after the other, as they are and scaled

@@ -1,11 +1,11 @@
 """Union, difference, intersection and each tuple once (papers/pipes_algebra.md section 3), in start order.
 
-Difference and intersection: the multiplicities of a tuple on both sides determine that of the answer.
+**Difference and intersection: the multiplicities of a tuple on both sides determine that of the answer.**
 
 papers/pipes_algebra.md sections 3 and 5.7. Per tuple, both multiplicities are step functions of time; the answer is cut
 wherever one of them steps. A span is emitted once both inputs have passed its end.
 
-Distinct: each tuple once at every instant (papers/pipes_algebra.md sections 3 and 5.6, corrected form).
+**Distinct: each tuple once at every instant (papers/pipes_algebra.md sections 3 and 5.6, corrected form).**
 
 a              |--------)
 a      |-----------------------)    emitted at once: the parts that no earlier tuple covers

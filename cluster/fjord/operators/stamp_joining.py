@@ -1,6 +1,6 @@
 """Joins by stamps: pairs whose stamps are at most so far apart, or the latest that is not after the other.
 
-ASOF joins: each tuple of the left with the latest tuple of the right that is not after it.
+**ASOF joins: each tuple of the left with the latest tuple of the right that is not after it.**
 
     right    b1      b2           b3
     left         a1     a2  a3        a4
@@ -9,7 +9,7 @@ ASOF joins: each tuple of the left with the latest tuple of the right that is no
 A left tuple is answered once all right tuples up to its stamp are known. Of those, each key's latest is kept, and what
 is later than the left tuples that are still to come.
 
-Interval joins: pairs of tuples whose stamps are at most so far apart.
+**Interval joins: pairs of tuples whose stamps are at most so far apart.**
 
     left     a1       a2                       b from 1 before a to 4 after it
     right       b1  b2       b3
@@ -263,7 +263,7 @@ class StampJoin(TwoSided):
 
 @final
 class RunningStampJoin(PassesNoOrigins, Alone[kinds.StampJoin]):
-    """A join of stamps: of all within bounds, or of the latest (:mod:`cluster.fjord.operators.stamp_joining`)."""
+    """A join of stamps: of all within bounds, or of the latest."""
 
     def operator(self, operation: kinds.StampJoin) -> Operator:
         """Return the operator.

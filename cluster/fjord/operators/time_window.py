@@ -1,6 +1,6 @@
 """Time windows, on a grid too, granularities, and bounds of windows as columns (papers/pipes_algebra.md section 5).
 
-Windows of time, and granularities, over pieces: what becomes of a row's interval becomes of its origin.
+**Windows of time, and granularities, over pieces: what becomes of a row's interval becomes of its origin.**
 
     row         |---------------)              in a window of 5: until 5 after its end
                 |--------------------)
@@ -10,16 +10,16 @@ Windows of time, and granularities, over pieces: what becomes of a row's interva
 Where it does not matter how many copies of a row there are, a row that lasts is in a window from its begin until the
 window has left its end behind. Its pieces would overlap there.
 
-Granularity: snapshots at whole multiples of a granule only (papers/pipes_algebra.md section 5.17).
+**Granularity: snapshots at whole multiples of a granule only (papers/pipes_algebra.md section 5.17).**
 
 The answer stays valid up to the next multiple, so that it can be read at any instant. Only the snapshots at the
 multiples are guaranteed.
 
-Time windows whose boundaries lie on a grid: moved by an offset, by the calendar, or reset at each boundary.
+**Time windows whose boundaries lie on a grid: moved by an offset, by the calendar, or reset at each boundary.**
 
 papers/pipes_algebra.md section 3, with advance: the boundaries of the grid are in place of the multiples of the slide.
 
-Begin and end of a window as columns of the rows of its aggregate: cut where the window moves.
+**Begin and end of a window as columns of the rows of its aggregate: cut where the window moves.**
 
 windows of 10 that move every 5      a row of the aggregate    |---------------------)     4 to 14: nothing has changed
                                      its bounds                |- -5, 5 --|-- 0, 10 -)

@@ -1,6 +1,6 @@
 """Zip: tuples of two streams paired one to one in the order of their stamps (papers/fjords.md section 2).
 
-The pairing of a zipper join: arrays of stamps in, pairs of places out (:class:`Zip` in `zipping` uses it).
+**The pairing of a zipper join: arrays of stamps in, pairs of places out (:class:`Zip` in `zipping` uses it).**
 
     left      u1    u2              upstream: u1 is overtaken by u2 and stays unmatched
     right              d2     d3    downstream, from 0 to 3 later: d2 takes u2, d3 is unmatched

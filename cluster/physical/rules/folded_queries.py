@@ -1,6 +1,6 @@
 """Queries with one template as one fragment: its pipelines, exchanges, operators behind them, and subscribers.
 
-The operators behind the exchanges of a plan: all stateful ones, and those above them.
+**The operators behind the exchanges of a plan: all stateful ones, and those above them.**
 
 They are numbered from the leaves up, so that their state is found again after a restart.
 """

@@ -1,6 +1,6 @@
 """What queries may share: templates, groups of equal conditions, marks, and the last steps that remain to each.
 
-Templates: queries that differ in what they filter, and in nothing else, have one (docs/explanation/folding.md).
+**Templates: queries that differ in what they filter, and in nothing else, have one (docs/explanation/folding.md).**
 
     SELECT sensor FROM traffic WHERE speed < 20          q1: speed < 20
     SELECT sensor FROM traffic WHERE speed < 10    ->    q2: speed < 10       one template:  project sensor
@@ -8,7 +8,7 @@ Templates: queries that differ in what they filter, and in nothing else, have on
 
 A *template* is a plan without the conditions next to its streams. Queries with one template are one fragment. A tuple
 becomes one row per query group whose condition holds, with the group's number in an extra column, and every operator
-above keeps groups apart (:mod:`cluster.physical.rules.folding`): it is one more column of a projection, of a key, of
+above keeps groups apart: it is one more column of a projection, of a key, of
 equality, one more equation of a join. A filter further up (HAVING, a condition on both sides of a join) applies to
 each group the group's own condition. All operators work instant by instant on whole tuples
 (papers/pipes_algebra.md section 3), so each query's rows are exactly those it would have alone; and a query that begins

@@ -1,11 +1,11 @@
 """Windows whose progress others wait for: tuples are cut at watermarks, and where they began is passed on. Pure.
 
-Windows by count, ranks and extents whose progress operators above wait for: their tuples are cut at the watermark.
+**Windows by count, ranks and extents whose progress operators above wait for: their tuples are cut at the watermark.**
 
 A stateless operator forwards its input. Every other one waits: it answers what its inputs' watermarks have passed, and
 keeps the rest. At the top of a plan nothing waits, and a tuple is answered once, when its end is known.
 
-Which operators pass on where rows began that are cut at watermarks: those from the cuts up to lookups. Pure.
+**Which operators pass on where rows began that are cut at watermarks: those from the cuts up to lookups.**
 
     filter                       none       what it reads has no origins
     |- lookup in r               dropped    each piece is looked up where its row began, by its origin

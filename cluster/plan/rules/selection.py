@@ -1,6 +1,6 @@
 """Selections sink, and what has no effect or no tuple goes (section 4.2 C2 to C4, W2; section 4.3).
 
-Parts that can have no tuple: conditions that are never true, such as those on the NULLs of an outer join.
+**Parts that can have no tuple: conditions that are never true, such as those on the NULLs of an outer join.**
 
     where wind > 30                                   join
     `- union                            ->            |- stream traffic

@@ -3,8 +3,6 @@
 A page of any site can make a browser send requests to this machine: under a name of its own that it lets point here
 (DNS rebinding), or across sites. Its name then stands in the header `Host`, or in `Origin` (`origins.py`).
 
-From which pages requests may come. Pure.
-
 A browser names the page in the header `Origin`: its scheme, its host and its port. Another program of this machine may
 show pages under the name of the API, on another port.
 """

@@ -1,10 +1,10 @@
 """Refreshes relations, each once a period, and knows which queries read one or wait for its first version.
 
-Queries and the relations that they read: which queries read a relation, and which wait for its first version.
+**Queries and the relations that they read: which queries read a relation, and which wait for its first version.**
 
 A query waits if it was accepted and a relation that it reads has no version yet, so that it could not answer.
 
-Refreshes relations: reads each source once a period, and commits a version if its rows have changed.
+**Refreshes relations: reads each source once a period, and commits a version if its rows have changed.**
 
 A version begins, for every stream, after all rows that are stored or being stored. So it is committed between two
 batches, with nothing awaited in between.

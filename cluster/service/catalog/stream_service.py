@@ -1,6 +1,6 @@
 """Creates and drops streams, and reserves their names: CREATE STREAM, CREATE STREAM ... AS and DROP STREAM.
 
-Names by which no proxy may offer a stream: those of relations, of derived streams and of unreadable streams.
+**Names by which no proxy may offer a stream: those of relations, of derived streams and of unreadable streams.**
 
 A stream is unreadable if an earlier version accepted the statement that created it and this one refuses it. It keeps
 its name until it is dropped.

@@ -1,6 +1,6 @@
 """The data folder of a process: whether it is begun, continued, upgraded or refused; its lock and path.
 
-The format of a data folder: before anything is written, decides whether to begin, continue, upgrade or reject it.
+**The format of a data folder: before anything is written, decides whether to begin, continue, upgrade or reject it.**
 
     format.json   registry.sqlite   found       so
     -             -                 nothing     begin: the present marker is written first
@@ -9,7 +9,7 @@ The format of a data folder: before anything is written, decides whether to begi
 
 The number increases when an earlier version could not continue with what this one writes.
 
-Opens a data folder for one process: checks its path, its format, and that no other cluster uses it.
+**Opens a data folder for one process: checks its path, its format, and that no other cluster uses it.**
 
 The library of Delta tables reads a path as a URL, in which ``%41`` is an ``A`` and a backslash is a slash: tables would
 be looked for in another folder than the one they are written to. So such paths are refused.

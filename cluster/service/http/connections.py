@@ -1,26 +1,24 @@
 """Connections to the API: the socket, how many there may be, how long each waits, and which one gives way.
 
-Which connection with a token gives way where there are too many of them.
+**Which connection with a token gives way where there are too many of them.**
 
 A token takes places from itself: one of its connections gives way before any other token loses one. Idle connections
 cost their client nothing. Of those that are at work, the youngest gives way: if it were the oldest, a client that sends
 more than is answered would get no answer at all.
 
-How many connections there may be to the API, how long each waits for its client, and which one gives way.
-
 Where there are as many as there may be, the next one takes the place of one whose client has not shown a token. Without
 that, one client that opens connections and sends nothing would shut out all others.
 
 Clients with a token hold three quarters of the places at most, so that there are always some for those that come. Where
-these are taken, the next client that shows a token takes the place of one of the token that holds most
-(:mod:`cluster.service.http.connections`). So no client without a token ends a connection of one that has shown one.
+these are taken, the next client that shows a token takes the place of one of the token that holds most. So no client
+without a token ends a connection of one that has shown one.
 
-A connection to the API, which waits for its client only so long.
+**A connection to the API, which waits for its client only so long.**
 
 The web server bounds the size of a head and closes connections that are idle between two requests. It waits without end
 for the first byte, for the rest of a head, and for a client that does not read its answer.
 
-The TLS handshake of a connection to the API, which is waited for only so long.
+**The TLS handshake of a connection to the API, which is waited for only so long.**
 
 By itself, asyncio shows a connection once its handshake has ended: before, it is neither counted nor bounded.
 """

@@ -1,11 +1,11 @@
 """Requests are bounded and strict, and answers leave in pieces: in size, time, and what is there twice.
 
-Answers leave in pieces: of each, the connection sees whether its client takes it in time.
+**Answers leave in pieces: of each, the connection sees whether its client takes it in time.**
 
 A body that is written at once would wait as a whole, and so a client on a slow line would seem to be one that does not
 read.
 
-What is twice in a request is refused: a key of an object in a JSON body, wherever it stands, and a parameter.
+**What is twice in a request is refused: a key of an object in a JSON body, wherever it stands, and a parameter.**
 
 By itself, the last of the two values counts, while other programs take the first: what a proxy or a log in front of the
 API has seen is not what the cluster does.

@@ -1,14 +1,14 @@
 """Demands are published: the pieces that changed, then the head; what proxies lack of them, and what they reject.
 
-Proxies' requests for pieces of demands that they still lack: of which streams, and which ones.
+**Proxies' requests for pieces of demands that they still lack: of which streams, and which ones.**
 
 A core without I/O: messages in, state out. The same piece is published once, however many proxies ask for it.
 
-Proxies' reports of the demands that they do not send to sensors: for which queries, and why.
+**Proxies' reports of the demands that they do not send to sensors: for which queries, and why.**
 
 A core without I/O: messages in, state out.
 
-Demands on streams are published: the pieces that have changed, then the head that names them.
+**Demands on streams are published: the pieces that have changed, then the head that names them.**
 
 What is published next is decided apart (:mod:`cluster.service.publishing.published_demands`). What cannot be
 published now is on the next connection: demands are state, not events.

@@ -1,6 +1,6 @@
 """How far results have been published, and which are lost: files beside the results, written by publishers in turns.
 
-Locks in a data folder: each publisher runs once, and none while results are divided among others.
+**Locks in a data folder: each publisher runs once, and none while results are divided among others.**
 
 file                      one publisher    publisher 1 of several    dividing
 publication.lock          alone            shared                    alone

@@ -1,6 +1,6 @@
 """How far results have been published, by version of the results table, and by shard of queries. Pure.
 
-Which publisher publishes which queries: by shards, whose number never changes. Pure.
+**Which publisher publishes which queries: by shards, whose number never changes.**
 
     queries   -- digest of the name -->   16 shards   -- number modulo publishers -->   publishers
 

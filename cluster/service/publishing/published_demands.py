@@ -1,20 +1,18 @@
 """The demands on streams as messages, whole or in pieces, so that no query can spoil them for others; which is next.
 
-Pure.
-
-The demands on one stream, as messages: one whole, or pieces by name of the query and a head with their digests.
+**The demands on one stream, as messages: one whole, or pieces by name of the query and a head with their digests.**
 
 A query that comes or goes changes one piece; the others are neither encoded nor published again.
 
-The demands of all queries on a stream, as proxies read them: no query can spoil them for others.
+**The demands of all queries on a stream, as proxies read them: no query can spoil them for others.**
 
 Before a query's demand is published it is encoded, and decoded as proxies decode it. All demands on a stream together
 are bounded. Where room becomes scarce, the newest queries demand more than they need, with fewer and wider bands.
 Demands that were published before stay as they are.
 
-Which message about demands is published next: of one stream after the other the pieces that changed, then the head.
+**Which message about demands is published next: of one stream after the other the pieces that changed, then the head.**
 
-Pure. A head names the pieces that belong to it, so it comes last, and as it stands then::
+A head names the pieces that belong to it, so it comes last, and as it stands then::
 
     begin a, b     piece a3 | piece a9, empty | head a | head b      one message at a time
                    piece a3 | failed          |        | head b      the rest of a is due from the next connection on

@@ -1,6 +1,6 @@
 """The messages in which results and errors are published (docs/reference/protocol.md), made column by column.
 
-Columns of instants as the JSON in which they are published, formatted by arithmetic over whole columns.
+**Columns of instants as the JSON in which they are published, formatted by arithmetic over whole columns.**
 
 Each value equals :func:`cluster.fjord.batch.instant_text`. The calendar is computed as days and eras of 400 years, in
 which March is the first month, so that a leap day is the last day of its year.

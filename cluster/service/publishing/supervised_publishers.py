@@ -1,15 +1,14 @@
 """The publishers of a cluster, each a process of its own: started, informed, listened to, and started again.
 
-The publisher as its cluster sees it: a process that is started, kept informed, listened to, and started again.
+**The publisher as its cluster sees it: a process that is started, kept informed, listened to, and started again.**
 
 starts   [ runs ...... X ]  0.5 s  [ X ]   1 s   [ X ]   2 s   [ runs .....
 status   running             trouble, and how often it ended   running
 
-All publishers of a cluster, each a process of its own, as the cluster sees them together.
+**All publishers of a cluster, each a process of its own, as the cluster sees them together.**
 
-shards divided among publishers, if their number has changed: none runs meanwhile
-publisher 0   [ runs ..................
-publisher 1   [ runs ... X ]   [ runs .        started again alone
+shards divided among publishers, if their number has changed: none runs meanwhile publisher 0   [ runs
+.................. publisher 1   [ runs ... X ]   [ runs .        started again alone
 """
 
 from __future__ import annotations

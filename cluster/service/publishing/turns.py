@@ -1,8 +1,6 @@
 """Turns between queries: one with very many rows in a commit falls behind alone, all others go on. Pure.
 
-How far publication is, in front or of a query that is behind: what is on its way, and what the broker has.
-
-Pure.
+**How far publication is, in front or of a query that is behind: what is on its way, and what the broker has.**
 
     sent           [  a  ][  b  ][  c  ]     chunks in flight: few at a time, each begins where the one before ends
     acknowledged       ^                     moves with the oldest of them only

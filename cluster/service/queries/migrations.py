@@ -1,9 +1,8 @@
 """Carries out migrations: begins them once they fit, and ends the plan before once its answers are out.
 
-What a migration of a query waits for, and when it has ended.
+**What a migration of a query waits for, and when it has ended.**
 
- Where queries are carried out is reported to it (:class:`Answered`); :mod:`cluster.service.queries.migrations` is
-the shell.
+How far queries have been answered is reported to it (:class:`Answered`); :class:`Migrations` carries out the rest.
 """
 
 from __future__ import annotations

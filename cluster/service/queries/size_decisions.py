@@ -1,10 +1,9 @@
 """Which sizes the queries with ranges get: when one comes or goes, and when rates change. Pure.
 
-What many queries with ranges take together, as their sizes change: no query is looked at twice for nothing. Pure.
+**What many queries with ranges take together, as their sizes change: no query is looked at twice for nothing.**
 
-share      0.5      0.6         of all ranges
-a, b, c    5h       6h          the same range, and the same size until now: one sum for each size
-d          30m      30m         its sum is known
+share      0.5      0.6         of all ranges a, b, c    5h       6h          the same range, and the same size until
+now: one sum for each size d          30m      30m         its sum is known
 
     limit     |---------------------------------------|  queries without ranges, and both plans while sizes change
     for sizes |-------------------------------|          a fifth less: all queries, in their steady state

@@ -1,6 +1,6 @@
 """Queries with ranges: their plans at each choice of sizes, made once for all of a shape, and what these take. Pure.
 
-The plans of queries with ranges at choices of their sizes: each is made once for all queries of its shape. Pure.
+**The plans of queries with ranges at choices of their sizes: each is made once for all queries of its shape.**
 
     SELECT a.x FROM a WINDOW(RANGE MIN 1 HOUR, MAX 3 HOURS) JOIN b ...     one shape: streams are numbered in the order
     SELECT d.x FROM d WINDOW(RANGE MIN 1 HOUR, MAX 3 HOURS) JOIN c ...     in which they are read
@@ -8,11 +8,8 @@ The plans of queries with ranges at choices of their sizes: each is made once fo
 A fleet has thousands of queries that differ in their streams only. What a plan takes is computed from its shape and the
 rates of its streams; so neither changed rates nor new streams make plans anew.
 
-What queries with ranges take at each choice of their sizes. Pure.
-
 State is the upper bound that queries are admitted by (cluster/fjord/upper_estimates.py), so that what is chosen fits
-where
-it is checked; time is the average of cluster/costs, as there is no bound of it.
+where it is checked; time is the average of cluster/costs, as there is no bound of it.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
 """The registry: the queries that run, and their plan. SQLite is the truth; plan files are copies of it.
 
-Epochs that plans or Spark's log mention and the registry lacks: it was restored from a copy, or a disk lost them.
+**Epochs that plans or Spark's log mention and the registry lacks: it was restored from a copy, or a disk lost them.**
 
 Without repair, the next query would get the number of an epoch that already has another plan, and could not be added;
 or Spark would wait for ever for the plan of an epoch that it had begun. So the registry's queries continue in an epoch
 after all of these.
 
-Lost versions: plans or Spark's log refer to them, but no table has them.
+**Lost versions: plans or Spark's log refer to them, but no table has them.**
 
 Versions are on disk before anything names them. They are lost if a data folder is restored from a copy, or if a disk
 does not keep what it has synced. Without repair, a stream's next versions would get the same numbers and count as

@@ -1,6 +1,6 @@
 """What a micro-batch reads of streams for queries that are up to date: from where, and how many rows.
 
-How many rows of a stream a micro-batch reads when there are many: more, if a plan makes little of each.
+**How many rows of a stream a micro-batch reads when there are many: more, if a plan makes little of each.**
 
 A micro-batch has costs of its own, about 0.1 s, and 0.3 s with state, so few large ones are quicker than many. What
 bounds them is memory: answers of a micro-batch pass through the driver's, and what it reads through the workers'.
