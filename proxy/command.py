@@ -50,10 +50,11 @@ def proxy(
     """
     import os
 
-    from protocols.command_line.settings_file import as_toml
+    from protocols.command_line.settings_file import as_toml, check_variables
     from protocols.mqtt.broker_address import broker_password
     from protocols.security.private_files import keep_private
 
+    check_variables(os.environ, ProxySettings, PROGRAM)
     found = load_settings(settings, {}, config)  # options have the values of variables
     if print_config:
         typer.echo(as_toml(found, PROGRAM))

@@ -57,8 +57,9 @@ def run_cluster(
     from FJORD_API_TOKEN, tokens with roles from the file of --api-tokens. Without any token the API needs none, allows
     everything, and listens on the loopback address only.
     """
-    from protocols.command_line.settings_file import as_toml, load
+    from protocols.command_line.settings_file import as_toml, check_variables, load
 
+    check_variables(os.environ, ClusterConfig, PROGRAM)
     found = load(ClusterConfig, PROGRAM, settings, {}, config)  # options have the values of variables
     if print_config:
         typer.echo(as_toml(found, PROGRAM))

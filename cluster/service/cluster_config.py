@@ -8,13 +8,17 @@ from pathlib import Path
 from typing import Annotated
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic_core import PydanticCustomError
 
 from cluster.functions.allowed import CALL_SECONDS, MEMORY_BYTES, listed
 from cluster.service.client.command import DEFAULT_BROKER
 from cluster.service.publishing.published import SHARDS
 from protocols.command_line.settings_file import ByteSize, Duration, Program, Shown
+from protocols.errors import FjordError, TopicError
+from protocols.mqtt.broker_address import parse_broker
 from protocols.security.tls import TlsFiles, TlsNames
 from protocols.text.quantities import LONGEST_PAUSE_US
+from protocols.wire.topics import check_part_name
 
 PROGRAM = Program("fjord cluster", "FJORD_CLUSTER_")
 API_TLS = TlsNames("--api-client-ca", "--api-certificate", "--api-key")
@@ -32,7 +36,25 @@ class Replan(StrEnum):
 
 def _names(value: object) -> object:
     """Return names that are a list, or one text with commas between."""
-    return listed([value] if isinstance(value, str) else value) if isinstance(value, str | list | tuple) else value
+    texts = [value] if isinstance(value, str) else value
+    return listed(texts) if isinstance(texts, list | tuple) and all(isinstance(each, str) for each in texts) else value
+
+
+def _name(value: object) -> object:
+    try:
+        return check_part_name(value, "cluster's name") if isinstance(value, str) else value
+    except TopicError as error:
+        raise PydanticCustomError("name", "{problem}", {"problem": str(error)}) from error
+
+
+def _broker(value: object) -> object:
+    """Return an address that can be read; files for TLS are looked at later."""
+    try:
+        if isinstance(value, str):
+            parse_broker(value, {})
+    except FjordError as error:
+        raise PydanticCustomError("broker", "{problem}", {"problem": str(error)}) from error
+    return value
 
 
 Names = Annotated[tuple[str, ...], BeforeValidator(_names)]
@@ -43,8 +65,10 @@ class ClusterConfig(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    name: Annotated[str, Shown(variable="FJORD_CLUSTER")] = Field("cluster", description="Name of this cluster.")
-    broker: Annotated[str, Shown(variable="FJORD_BROKER")] = Field(
+    name: Annotated[str, BeforeValidator(_name), Shown(variable="FJORD_CLUSTER")] = Field(
+        "cluster", description="Name of this cluster."
+    )
+    broker: Annotated[str, BeforeValidator(_broker), Shown(variable="FJORD_BROKER")] = Field(
         DEFAULT_BROKER, description="MQTT broker, HOST or HOST:PORT; without a port it is 1883, or 8883 with TLS."
     )
     data: Path = Field(Path(".fjord/cluster"), description="Folder of tables, registry and checkpoints.")
@@ -78,7 +102,7 @@ class ClusterConfig(BaseModel):
     master: Annotated[str, Shown(variable="FJORD_SPARK_MASTER")] = Field("local[*]", description="Spark master URL.")
     buckets: int = Field(4, ge=1, le=1024, description="Parts of operator state; fixed at first start.")
     partitions: int = Field(2, ge=1, le=1024, description="Spark tasks for stateful operators.")
-    driver_memory: str = Field("1g", description="Heap of Spark's driver.")
+    driver_memory: str = Field("1g", pattern=r"^[1-9]\d{0,8}[kKmMgGtT]$", description="Heap of Spark's driver.")
     spark_settings: Annotated[Path | None, Shown(variable="FJORD_SPARK_SETTINGS", metavar="FILE", unset="none")] = (
         Field(
             None,

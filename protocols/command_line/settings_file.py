@@ -10,7 +10,7 @@ import json
 import re
 import tomllib
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, get_args
@@ -39,6 +39,8 @@ class Quantity(ABC):
 
     metavar: ClassVar[str]
     """What stands for it in the help."""
+    example: ClassVar[str]
+    """One in a file."""
 
     @abstractmethod
     def parse(self, text: str) -> int:
@@ -72,6 +74,7 @@ class Duration(Quantity):
     """
 
     metavar: ClassVar[str] = "DURATION"
+    example: ClassVar[str] = '"30s"'
     least_us: int = 0
     most_us: int = LONGEST_OPTION_US
 
@@ -98,6 +101,7 @@ class ByteSize(Quantity):
     """Bytes, written as ``64KiB``."""
 
     metavar: ClassVar[str] = "SIZE"
+    example: ClassVar[str] = '"64MiB"'
 
     def parse(self, text: str) -> int:
         """Return the bytes that a text means; a text that means none is an error of `parse_byte_size`."""
@@ -109,6 +113,8 @@ class ByteSize(Quantity):
 
 
 LARGEST_FILE_BYTES = 1024**2
+LONGEST_SHOWN = 80
+"""Characters of a value in an error."""
 Model = TypeVar("Model", bound=BaseModel)
 
 
@@ -178,6 +184,8 @@ def load(
         Names the setting that is wrong, and where it comes from: a line of the file, a variable or an option.
     """
     values, origins = _read(file)
+    _check_file(values, origins, model)
+    check_variables(environment, model, program)
     for name, field in model.model_fields.items():
         variable = program.variable(name, field)
         if variable in environment:
@@ -196,11 +204,76 @@ def _refused(
     first = error.errors()[0]
     name = str(first["loc"][0]) if first["loc"] else "settings"
     origin = origins.get(name, "default")
+    given = _quoted(first["input"])
     if first["type"] == "extra_forbidden":
         return SettingsError(
             f"{origin}: there is no setting {name!r}", hint=did_you_mean(name, model.model_fields) or program.hint
         )
-    return SettingsError(f"{name} = {first['input']!r} ({origin}): {first['msg']}", hint=program.hint)
+    return SettingsError(f"{name} = {given} ({origin}): {first['msg']}", hint=program.hint)
+
+
+def _quoted(value: object) -> str:
+    """Return a value for an error: short, and without what may be a password."""
+    if isinstance(value, str) and "@" in value:
+        value = f"...@{value.rpartition('@')[2]}"
+    if isinstance(value, dict | list | tuple):
+        return "a table" if isinstance(value, dict) else "a list"
+    text = repr(value)
+    return text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}..."
+
+
+def _check_file(values: Mapping[str, object], origins: Mapping[str, str], model: type[BaseModel]) -> None:
+    """Refuse values of a file that pydantic would take for others: numbers without a unit, texts and truths as numbers.
+
+    Raises
+    ------
+    SettingsError
+        With the line.
+    """
+    for name, value in values.items():
+        field = model.model_fields.get(name)
+        if field is None:
+            continue
+        where, unit = f"{name} = {_quoted(value)} ({origins[name]})", quantity(field)
+        if unit is not None and isinstance(value, int | float):
+            raise SettingsError(
+                f"{where}: there is no unit", hint=f"write it as a text, such as {name} = {unit.example}"
+            )
+        if unit is None and _is_number(field) and isinstance(value, bool | str):
+            raise SettingsError(
+                f"{where}: that is no number", hint=f"write {name} = {field.default or 1}, without quotes"
+            )
+        if any(isinstance(each, str) and each and not each.isprintable() for each in _texts(value)):
+            raise SettingsError(f"{where}: some characters cannot be printed", hint="leave them out")
+
+
+def _texts(value: object) -> Sequence[object]:
+    return value if isinstance(value, list) else (value,)
+
+
+def _is_number(field: FieldInfo) -> bool:
+    kinds = {field.annotation, *get_args(field.annotation)}
+    return bool(kinds & {int, float})
+
+
+def check_variables(environment: Mapping[str, str], model: type[BaseModel], program: Program) -> None:
+    """Refuse variables with the prefix of a program that are none of its settings: they would change nothing.
+
+    Raises
+    ------
+    SettingsError
+        Names one, and the setting that it may be meant for.
+    """
+    known = {program.variable(name, field) for name, field in model.model_fields.items()} | {f"{program.prefix}CONFIG"}
+    for variable in sorted(each for each in environment if each.startswith(program.prefix)):
+        if variable not in known:
+            name = variable.removeprefix(program.prefix).lower()
+            field = model.model_fields.get(name)
+            meant = None if field is None else f"the variable of {name} is {program.variable(name, field)}"
+            raise SettingsError(
+                f"there is no setting behind the variable {variable}",
+                hint=meant or did_you_mean(variable, known) or program.hint,
+            )
 
 
 def _read(file: Path | None) -> tuple[dict[str, object], dict[str, str]]:
@@ -212,11 +285,11 @@ def _read(file: Path | None) -> tuple[dict[str, object], dict[str, str]]:
             octets = opened.read(LARGEST_FILE_BYTES + 1)
         if len(octets) > LARGEST_FILE_BYTES:
             raise SettingsError(f"{file} has more than {LARGEST_FILE_BYTES:,} bytes: is this the file of settings?")
-        text = octets.decode()
+        text = octets.decode("utf-8-sig")
         values: dict[str, object] = tomllib.loads(text)
     except OSError as error:
         raise SettingsError(f"cannot read {file}: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:  # TOML, its encoding, a number of thousands of digits
         raise SettingsError(f"{file} is not TOML: {error}") from error
     return values, {name: f"{file}{_line_of(name, text)}" for name in values}
 
@@ -255,7 +328,9 @@ def _in_toml(value: object, written_as: Quantity | None) -> str:
         return json.dumps(written_as.write(value))
     if isinstance(value, tuple | list):
         return f"[{', '.join(_in_toml(each, written_as) for each in value)}]"
-    if isinstance(value, bool | int | float):
+    if isinstance(value, float):
+        return repr(value)  # inf is TOML, Infinity is not
+    if isinstance(value, bool | int):
         return json.dumps(value)
     return json.dumps(str(value), ensure_ascii=False)
 

@@ -18,6 +18,8 @@ PASSWORD_VARIABLE, PASSWORD_FILE_VARIABLE = "FJORD_BROKER_PASSWORD", "FJORD_BROK
 LONGEST_PASSWORD_BYTES = 65_535
 """As MQTT can carry it."""
 HIGHEST_PORT = 65535
+SECRETS_HINT = "set FJORD_BROKER_USERNAME and FJORD_BROKER_PASSWORD; all users of a machine can read command lines"
+"""Where users and passwords of a broker belong."""
 
 
 class BrokerAddressError(FjordError):
@@ -81,6 +83,8 @@ def parse_broker(text: str, environment: Mapping[str, str]) -> BrokerAddress:
     >>> parse_broker("[::1]:2883", {}).port
     2883
     """
+    if "@" in text:
+        raise CredentialsError("the broker's address has a user or a password in it", hint=SECRETS_HINT)
     tls = TLS_VARIABLES.read(environment)
     if tls is not None and tls.authority is None:
         raise CredentialsError(

@@ -14,7 +14,7 @@ from pydantic_core import PydanticCustomError
 
 from protocols.command_line.settings_file import ByteSize, Duration, Program, SettingsError, Shown, load
 from protocols.errors import TopicError
-from protocols.mqtt.broker_address import PASSWORD_FILE_VARIABLE, PASSWORD_VARIABLE, TLS_VARIABLES
+from protocols.mqtt.broker_address import PASSWORD_FILE_VARIABLE, PASSWORD_VARIABLE, SECRETS_HINT, TLS_VARIABLES
 from protocols.mqtt.link import SILENCE_SECONDS, BrokerAddress
 from protocols.mqtt.messages import DEFAULT_PORT, DEFAULT_TLS_PORT
 from protocols.security.errors import SecurityError
@@ -198,6 +198,8 @@ def parse_host_port(text: str, default_port: int = DEFAULT_PORT) -> tuple[str, i
     >>> parse_host_port("[::1]:1884"), parse_host_port("gateway")
     (('::1', 1884), ('gateway', 1883))
     """
+    if "@" in text:
+        raise ConfigurationError("the broker's address has a user or a password in it", hint=SECRETS_HINT)
     host, separator, port = text.strip().rpartition(":")
     if not separator or text.strip().endswith("]"):
         host, port = text.strip(), str(default_port)

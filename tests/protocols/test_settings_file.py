@@ -19,6 +19,7 @@ from protocols.command_line.settings_file import (
     SettingsError,
     Shown,
     as_toml,
+    check_variables,
     load,
 )
 
@@ -75,7 +76,11 @@ def test_an_option_is_before_a_variable_before_the_file_before_the_default(tmp_p
         ("[pumps]\na = 1", "pump.toml:1: there is no setting 'pumps'", "--print-config"),
         ("[[pipe]]\na = 1", "pump.toml:1: there is no setting 'pipe'", "did you mean pipes?"),
         ("name = 'x'\nvalves = 9", "valves = 9 ({}pump.toml:2): Input should be less than or equal to 8", "--print"),
-        ("# valves\nvalves = 'x'", "valves = 'x' ({}pump.toml:2): Input should be a valid integer", "--print-config"),
+        (
+            "# valves\nvalves = 'x'",
+            "valves = 'x' ({}pump.toml:2): that is no number",
+            "write valves = 2, without quotes",
+        ),
         ("pause = '500ms'", "'500ms' is not a duration: it must be at least 1s", "--print-config"),
         ("pause = 'soon'", "pause = 'soon' ({}pump.toml:1): 'soon' is not a duration", "--print-config"),
         ("tank = '5 gallons'", "tank = '5 gallons' ({}pump.toml:1): '5 gallons' is not a size", "--print-config"),
@@ -176,3 +181,58 @@ def test_the_help_has_defaults_units_and_variables() -> None:
     assert code == 0
     for shown in ("PUMP_TANK", "no bound", "(5s)", "DURATION", "SIZE", "--basin", "A pipe; repeatable.", "1<=x<=8"):
         assert shown in text
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("pause = 5", "pump.toml:1): there is no unit"),
+        ("tank = 3.5", "there is no unit"),
+        ("pause = true", "there is no unit"),
+        ("valves = true", "that is no number"),
+        ('valves = "4"', "that is no number"),
+        ('share = "0.5"', "that is no number"),
+        ('name = "a\\u0000b"', "characters cannot be printed"),
+        ('pipes = ["a\\u007fb"]', "characters cannot be printed"),
+        (f"valves = {'9' * 5_000}", "is not TOML"),
+        ("[name]\nx = 1", "name = a table"),
+        (f'mode = "{"x" * 500}"', f"mode = '{'x' * 79}... "),
+        ('mode = "user:hunter2@well"', "mode = '...@well'"),
+    ],
+)
+def test_what_a_file_may_not_say_is_refused_before_it_is_taken_for_something_else(
+    text: str, message: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "pump.toml"
+    file.write_text(text, "utf-8")
+    with pytest.raises(SettingsError) as caught:
+        load(Pump, PROGRAM, {}, {}, file)
+    assert message in caught.value.message
+    assert "hunter2" not in str(caught.value)
+
+
+def test_a_byte_order_mark_is_no_part_of_the_first_key(tmp_path: Path) -> None:
+    file = tmp_path / "pump.toml"
+    file.write_text("valves = 4", "utf-8-sig")
+    assert load(Pump, PROGRAM, {}, {}, file).valves == 4
+
+
+def test_a_number_without_an_end_reads_back(tmp_path: Path) -> None:
+    file = tmp_path / "pump.toml"
+    file.write_text(as_toml(Pump(share=float("inf")), PROGRAM), "utf-8")
+    assert load(Pump, PROGRAM, {}, {}, file).share == float("inf")
+
+
+@pytest.mark.parametrize(
+    ("variable", "hint"),
+    [
+        ("PUMP_VALVSE", "did you mean PUMP_VALVES?"),
+        ("PUMP_NAME", "the variable of name is PUMP"),
+        ("PUMP_WEATHER", "`fjord"),
+    ],
+)
+def test_a_variable_without_a_setting_is_refused(variable: str, hint: str) -> None:
+    check_variables({"PUMP_VALVES": "3", "PUMP_CONFIG": "pump.toml", "PUMPS": "x"}, Pump, PROGRAM)
+    with pytest.raises(SettingsError, match=f"no setting behind the variable {variable}") as caught:
+        check_variables({variable: "3"}, Pump, PROGRAM)
+    assert str(caught.value.hint).startswith(hint)

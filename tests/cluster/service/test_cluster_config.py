@@ -15,6 +15,7 @@ from cluster.service.cluster_command import cluster
 from cluster.service.cluster_config import PROGRAM, ClusterConfig
 from cluster.service.running.settings import ClusterSettings
 from protocols.command_line.settings_file import SettingsError, load, quantity, shown, written
+from protocols.mqtt.broker_address import CredentialsError, parse_broker
 
 REFERENCE = Path(__file__).parents[3] / "docs/reference/cluster.md"
 
@@ -116,3 +117,32 @@ def test_the_reference_has_every_setting(name: str) -> None:
     default = shown(field).unset or (f"`{usual}`" if usual else "")
     row = f"| `{name}` | `{PROGRAM.variable(name, field)}` | {default} | {field.description} |"
     assert row in REFERENCE.read_text("utf-8").splitlines(), f"write into the table:\n{row}"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('name = "a/b"', "name = 'a/b' (cluster.toml:1)"),
+        ('name = ""', "name = ''"),
+        ('broker = "h:99999"', "broker = 'h:99999' (cluster.toml:1)"),
+        ('driver_memory = "lots"', "driver_memory = 'lots'"),
+        ("functions = [1]", "functions"),
+        ("hang_after = 1", "there is no unit"),
+    ],
+)
+def test_what_cannot_be_started_is_refused_with_its_line(
+    text: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("cluster.toml").write_text(text)
+    with pytest.raises(SettingsError) as caught:
+        load(ClusterConfig, PROGRAM, {}, {}, Path("cluster.toml"))
+    assert message in caught.value.message
+
+
+def test_a_password_in_an_address_is_refused_and_not_shown() -> None:
+    with pytest.raises(SettingsError, match="user or a password") as caught:
+        load(ClusterConfig, PROGRAM, {"broker": "user:hunter2@h:1883"}, {})
+    assert "hunter2" not in str(caught.value)
+    with pytest.raises(CredentialsError):
+        parse_broker("user:hunter2@h:1883", {})
