@@ -61,7 +61,7 @@ def test_a_cluster_that_runs_and_is_stopped_prints_its_own_lines_only(parts: Par
     ("option", "value", "words"),
     [
         ("--master", "local[x]", "Could not parse Master URL: 'local[x]'"),
-        ("--driver-memory", "1x", "Invalid maximum heap size"),
+        ("--driver-memory", "999999999t", "Invalid maximum heap size"),
     ],
 )
 def test_the_reason_why_spark_does_not_start_is_quoted(parts: Parts, option: str, value: str, words: str) -> None:
