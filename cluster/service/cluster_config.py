@@ -8,13 +8,11 @@ from pathlib import Path
 from typing import Annotated
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
-from pydantic_core import PydanticCustomError
 
 from cluster.functions.allowed import CALL_SECONDS, MEMORY_BYTES, listed
 from cluster.service.client.command import DEFAULT_BROKER
 from cluster.service.publishing.published import SHARDS
-from protocols.command_line.settings_file import ByteSize, Duration, Program, Shown
-from protocols.errors import FjordError, TopicError
+from protocols.command_line.settings_file import ByteSize, Duration, Program, Shown, reader
 from protocols.mqtt.broker_address import parse_broker
 from protocols.security.tls import TlsFiles, TlsNames
 from protocols.text.quantities import LONGEST_PAUSE_US
@@ -40,21 +38,14 @@ def _names(value: object) -> object:
     return listed(texts) if isinstance(texts, list | tuple) and all(isinstance(each, str) for each in texts) else value
 
 
-def _name(value: object) -> object:
-    try:
-        return check_part_name(value, "cluster's name") if isinstance(value, str) else value
-    except TopicError as error:
-        raise PydanticCustomError("name", "{problem}", {"problem": str(error)}) from error
+def _name(text: str) -> str:
+    return check_part_name(text, "cluster's name")
 
 
-def _broker(value: object) -> object:
+def _broker(text: str) -> str:
     """Return an address that can be read; files for TLS are looked at later."""
-    try:
-        if isinstance(value, str):
-            parse_broker(value, {})
-    except FjordError as error:
-        raise PydanticCustomError("broker", "{problem}", {"problem": str(error)}) from error
-    return value
+    parse_broker(text, {})
+    return text
 
 
 Names = Annotated[tuple[str, ...], BeforeValidator(_names)]
@@ -65,10 +56,10 @@ class ClusterConfig(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    name: Annotated[str, BeforeValidator(_name), Shown(variable="FJORD_CLUSTER")] = Field(
+    name: Annotated[str, BeforeValidator(reader(_name)), Shown(variable="FJORD_CLUSTER")] = Field(
         "cluster", description="Name of this cluster."
     )
-    broker: Annotated[str, BeforeValidator(_broker), Shown(variable="FJORD_BROKER")] = Field(
+    broker: Annotated[str, BeforeValidator(reader(_broker)), Shown(variable="FJORD_BROKER")] = Field(
         DEFAULT_BROKER, description="MQTT broker, HOST or HOST:PORT; without a port it is 1883, or 8883 with TLS."
     )
     data: Path = Field(Path(".fjord/cluster"), description="Folder of tables, registry and checkpoints.")

@@ -10,7 +10,7 @@ import json
 import re
 import tomllib
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, get_args
@@ -33,6 +33,19 @@ if TYPE_CHECKING:
     from pydantic_core import CoreSchema
 
 
+def reader(read: Callable[[str], object]) -> Callable[[object], object]:
+    """Return a validator of pydantic that reads texts, and passes on why one of Fjord's errors refuses a text."""
+    from pydantic_core import PydanticCustomError
+
+    def validated(value: object) -> object:
+        try:
+            return read(value) if isinstance(value, str) else value
+        except FjordError as error:
+            raise PydanticCustomError("text", "{problem}", {"problem": str(error)}) from error
+
+    return validated
+
+
 @dataclass(frozen=True, slots=True)
 class Quantity(ABC):
     """A whole number that people write with a unit."""
@@ -52,15 +65,9 @@ class Quantity(ABC):
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         """Let a field of a pydantic model be written like this."""
-        from pydantic_core import PydanticCustomError, core_schema
+        from pydantic_core import core_schema
 
-        def read(value: object) -> object:
-            try:
-                return self.parse(value) if isinstance(value, str) else value
-            except FjordError as error:
-                raise PydanticCustomError("quantity", "{problem}", {"problem": str(error)}) from error
-
-        return core_schema.no_info_before_validator_function(read, handler(source))
+        return core_schema.no_info_before_validator_function(reader(self.parse), handler(source))
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +192,6 @@ def load(
     """
     values, origins = _read(file)
     _check_file(values, origins, model)
-    check_variables(environment, model, program)
     for name, field in model.model_fields.items():
         variable = program.variable(name, field)
         if variable in environment:

@@ -10,10 +10,8 @@ from pathlib import Path
 from typing import Annotated, Final, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
-from pydantic_core import PydanticCustomError
 
-from protocols.command_line.settings_file import ByteSize, Duration, Program, SettingsError, Shown, load
-from protocols.errors import TopicError
+from protocols.command_line.settings_file import ByteSize, Duration, Program, SettingsError, Shown, load, reader
 from protocols.mqtt.broker_address import PASSWORD_FILE_VARIABLE, PASSWORD_VARIABLE, SECRETS_HINT, TLS_VARIABLES
 from protocols.mqtt.link import SILENCE_SECONDS, BrokerAddress
 from protocols.mqtt.messages import DEFAULT_PORT, DEFAULT_TLS_PORT
@@ -35,11 +33,8 @@ _SECOND_US: Final = 1_000_000
 _TLS_FIELDS: Final = {TLS_SETTINGS.authority, TLS_SETTINGS.certificate, TLS_SETTINGS.key}
 
 
-def _name(value: object) -> object:
-    try:
-        return check_part_name(value, "proxy's name") if isinstance(value, str) else value
-    except TopicError as error:
-        raise PydanticCustomError("name", "{problem}", {"problem": str(error)}) from error
+def _name(text: str) -> str:
+    return check_part_name(text, "proxy's name")
 
 
 Pause = Annotated[int, Duration(least_us=1), Field(ge=1, le=LONGEST_OPTION_US)]
@@ -52,7 +47,9 @@ class ProxySettings(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    name: Annotated[str, BeforeValidator(_name)] = Field("roadside", description="Name of this proxy, in its topics.")
+    name: Annotated[str, BeforeValidator(reader(_name))] = Field(
+        "roadside", description="Name of this proxy, in its topics."
+    )
     broker: Annotated[str, Shown(variable="FJORD_BROKER")] = Field(
         "127.0.0.1",
         description=f"The broker, HOST or HOST:PORT; else the port is {DEFAULT_PORT}, with TLS {DEFAULT_TLS_PORT}.",
